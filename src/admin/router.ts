@@ -33,11 +33,11 @@ interface GuardedEndpoint extends CommonEndpoint {
 }
 
 /** An endpoint of the admin port. Only the router authorizes requests, so that no endpoint can forget a check. */
-export type Endpoint = PublicEndpoint | GuardedEndpoint;
+export type AdminEndpoint = PublicEndpoint | GuardedEndpoint;
 
 /** The router's dependencies. */
 export interface RouterParts {
-  readonly endpoints: readonly Endpoint[];
+  readonly endpoints: readonly AdminEndpoint[];
   readonly access: AdminAccess;
   readonly onDenied: (reason: AdminDenialLabel) => void;
 }
@@ -74,7 +74,7 @@ export class AdminRouter {
   }
 }
 
-function authorize(found: readonly Endpoint[], request: IncomingMessage, access: AdminAccess): Denial | undefined {
+function authorize(found: readonly AdminEndpoint[], request: IncomingMessage, access: AdminAccess): Denial | undefined {
   if (found.every(({ isOpen }) => isOpen === true)) return undefined;
   const denial = authorizeSite(request);
   if (denial !== undefined) return denial;

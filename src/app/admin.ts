@@ -10,7 +10,7 @@ import { createLeaveEndpoint, type LeaveParts } from '../admin/api/leave.ts';
 import type { ConsoleParts, OutgoingOperations } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';
-import { AdminRouter, type Endpoint } from '../admin/router.ts';
+import { type AdminEndpoint, AdminRouter } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
 import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';
@@ -118,7 +118,7 @@ export function buildAdmin({ address, appProbes, basic }: AdminConfig, parts: Ad
 }
 
 /** Endpoints that show what was recorded wait for the other workers; probes do not. */
-function toComplete(endpoint: Endpoint, collect: () => Promise<void>): Endpoint {
+function toComplete(endpoint: AdminEndpoint, collect: () => Promise<void>): AdminEndpoint {
   if (endpoint.isOpen !== false) return endpoint;
   return {
     ...endpoint,
@@ -181,7 +181,7 @@ function toRealm({ routes, proxy }: Config, name: string): string | undefined {
 }
 
 /** The endpoints that every gate's admin port has (docs/admin.md). */
-export function createEndpoints(parts: Omit<AdminParts, 'access' | 'collect'>): Endpoint[] {
+export function createEndpoints(parts: Omit<AdminParts, 'access' | 'collect'>): AdminEndpoint[] {
   const { clock, logger, metrics, journal, attemptJournal, captures, services, routes } = parts;
   return [
     ...createHealthEndpoints(parts),

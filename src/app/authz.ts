@@ -11,16 +11,6 @@ import type { BoundAddress } from '../http/server/listener.ts';
 import { type ListenPhase, ListenServer } from '../http/server/server.ts';
 import type { TlsContexts } from '../http/server/tls.ts';
 
-/** The dependencies of the endpoint. */
-export interface AuthzParts extends Omit<ExchangeParts, 'unrouted' | 'authRequests' | 'onRefused'> {
-  readonly metrics: RoutesMetrics & AuthRequestMetrics & ServerMetrics;
-  readonly clock: Clock;
-  readonly limits: LimitsConfig;
-  readonly memory: ListenMemory;
-  readonly tls: TlsContexts | undefined;
-  readonly trustedProxies: readonly string[];
-}
-
 /** The forward-auth endpoint. */
 export interface AuthzEndpoint {
   listen(): Promise<BoundAddress>;
@@ -34,7 +24,17 @@ export interface AuthzEndpoint {
 }
 
 /** Builds the endpoint; it does not listen yet. */
-export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
+export function buildAuthz(
+  config: AuthzConfig,
+  parts: Omit<ExchangeParts, 'unrouted' | 'authRequests' | 'onRefused'> & {
+    readonly metrics: RoutesMetrics & AuthRequestMetrics & ServerMetrics;
+    readonly clock: Clock;
+    readonly limits: LimitsConfig;
+    readonly memory: ListenMemory;
+    readonly tls: TlsContexts | undefined;
+    readonly trustedProxies: readonly string[];
+  },
+): AuthzEndpoint {
   const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
   const requests = new ExchangePort({ ...parts, unrouted: metrics.route(undefined), authRequests: metrics });
   const { address, trustedCallers } = config;

@@ -135,17 +135,18 @@ export interface ConfigReport {
   readonly notes: readonly string[];
 }
 
-/** How a config file is checked. */
-export interface ReportOptions {
-  readonly overrides?: Overrides | undefined;
-  /** Also tests the connections to the store and the upstreams, if the config has no errors. */
-  readonly connects?: boolean;
-  /** The config, or why it could not be read, if it does not come from the file. */
-  readonly text?: string | Problem | undefined;
-}
-
 /** Checks a config file. */
-export async function reportConfig(file: string, clock: Clock, options: ReportOptions = {}): Promise<ConfigReport> {
+export async function reportConfig(
+  file: string,
+  clock: Clock,
+  options: {
+    readonly overrides?: Overrides | undefined;
+    /** Also tests the connections to the store and the upstreams, if the config has no errors. */
+    readonly connects?: boolean;
+    /** The config, or why it could not be read, if it does not come from the file. */
+    readonly text?: string | Problem | undefined;
+  } = {},
+): Promise<ConfigReport> {
   const ready = await prepare(file, clock, options.overrides, FIRST_WORKER, options.text);
   const { loaded } = ready;
   const connections =

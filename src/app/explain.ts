@@ -32,12 +32,6 @@ export interface ExplainParts {
   readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
-/** The parts that keep requests, or a part of them. */
-export interface RecordingParts {
-  readonly telemetry: { readonly captures: Captures };
-  readonly routeParts: { readonly bodies: { apply(config: Config, rings: ReadonlyMap<string, KeyRing>): void } };
-}
-
 /** Creates the function that the data port calls for each refusal. */
 export function createRefusalListener(config: Config, parts: ExplainParts): Explainer['offer'] {
   const explain = createExplainer(config, parts);
@@ -50,7 +44,13 @@ export function createRefusalListener(config: Config, parts: ExplainParts): Expl
 
 /** Applies the settings of a config for what is kept of requests: captures and bodies. */
 export function applyRecording(
-  { telemetry, routeParts }: RecordingParts,
+  {
+    telemetry,
+    routeParts,
+  }: {
+    readonly telemetry: { readonly captures: Captures };
+    readonly routeParts: { readonly bodies: { apply(config: Config, rings: ReadonlyMap<string, KeyRing>): void } };
+  },
   config: Config,
   rings: ReadonlyMap<string, KeyRing>,
 ): void {

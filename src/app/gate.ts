@@ -26,7 +26,7 @@ import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, joinPorts, openPorts, type SidePorts, toAllLabels, toJoinedPorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
-import { type ReloadParts, reloadFiles, type TlsPort } from './watched-sources.ts';
+import { type ReloadParts, reloadFiles, type WatchedTlsPort } from './watched-sources.ts';
 import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/other-workers.ts';
 import { addReport, COMBINED_GAUGES, type ReportedParts } from './workers/report.ts';
 
@@ -45,7 +45,7 @@ export class Gate {
   readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
   readonly #sidePorts: SidePorts;
-  readonly #tlsPorts: readonly TlsPort[];
+  readonly #tlsPorts: readonly WatchedTlsPort[];
   readonly #cancelCleanup: CancelTimer;
   readonly #others: OtherWorkers;
   readonly #configReloads: ConfigReloads;

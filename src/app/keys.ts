@@ -13,7 +13,7 @@ import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 
 /** A problem with one key's secret; never contains the secret. */
-export interface KeyProblem extends SourceProblem {
+export interface RouteKeyProblem extends SourceProblem {
   readonly route: string;
   readonly key: string;
 }
@@ -21,7 +21,7 @@ export interface KeyProblem extends SourceProblem {
 /** The result of reading a route's secrets. */
 export interface KeysRead {
   readonly set: KeySet;
-  readonly problems: readonly KeyProblem[];
+  readonly problems: readonly RouteKeyProblem[];
 }
 
 /** Shorter tokens can be guessed by repeated requests. */
@@ -37,7 +37,7 @@ export async function readKeys({ config: route, webhook }: CompiledRoute, index:
   const { scheme } = webhook;
   const keys: VerifyKey[] = [];
   const unavailable: string[] = [];
-  const problems: KeyProblem[] = [];
+  const problems: RouteKeyProblem[] = [];
   for (const [position, config] of webhook.config.keys.entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
     const read = await readKey(scheme, config, route);
@@ -64,9 +64,9 @@ export function findExpiredKeys(
   { set }: KeysRead,
   index: number,
   now: EpochMilliseconds,
-): KeyProblem[] {
+): RouteKeyProblem[] {
   const { keys = [] } = route.webhook ?? {};
-  return set.keys.flatMap(({ name, notAfter }): KeyProblem[] => {
+  return set.keys.flatMap(({ name, notAfter }): RouteKeyProblem[] => {
     const position = keys.findIndex((each) => each.name === name);
     if (notAfter === undefined || now < notAfter || keys[position]?.notAfter !== undefined) return [];
     const path = `routes.${index}.webhook.keys.${position}.secret`;
@@ -76,7 +76,7 @@ export function findExpiredKeys(
 }
 
 /** If the token is missing, only the handshake fails; deliveries are not affected. */
-async function readHandshakeToken(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
+async function readHandshakeToken(route: RouteConfig, path: string, problems: RouteKeyProblem[]): Promise<Secret | undefined> {
   const source = route.webhook?.handshake?.verifyToken;
   if (source === undefined) return undefined;
   const common = { path, route: route.name, key: 'handshake' };
@@ -91,7 +91,7 @@ async function readHandshakeToken(route: RouteConfig, path: string, problems: Ke
   return read.secret;
 }
 
-async function readCredentials(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
+async function readCredentials(route: RouteConfig, path: string, problems: RouteKeyProblem[]): Promise<Secret | undefined> {
   const source = route.webhook?.urlCredentials;
   if (source === undefined) return undefined;
   const common = { path, route: route.name, key: URL_CREDENTIALS };

@@ -47,14 +47,13 @@ export interface Metrics
   setRoutes(routes: readonly GateRouteLabels[]): void;
 }
 
-/** Options of the metrics. */
-export interface MetricsOptions extends BuildOptions {
-  /** Includes process_* and nodejs_*. */
-  readonly processMetrics: boolean;
-}
-
 /** Creates the metrics in a new registry. */
-export function createMetrics(options: MetricsOptions): Metrics {
+export function createMetrics(
+  options: BuildOptions & {
+    /** Includes process_* and nodejs_*. */
+    readonly processMetrics: boolean;
+  },
+): Metrics {
   const registry = new Registry();
   const registers = [registry];
   createBuildInfo(registers, options);

@@ -18,16 +18,6 @@ import { findRouteOf } from './shared-secrets.ts';
 import type { BuiltTracing } from './tracing.ts';
 import { FIRST_WORKER } from './workers/share.ts';
 
-/** The telemetry of the gate, and what passwords need. */
-interface ProviderContext extends PortPasswordParts {
-  readonly clock: Clock;
-  readonly logger: GateLogger;
-  readonly metrics: Metrics;
-  readonly tracing: BuiltTracing;
-  readonly attemptJournal: AttemptJournal;
-  readonly memory: MemoryPressure;
-}
-
 /** The provider of a gate, and what the gate needs to reload it. */
 export interface RunningProvider {
   readonly provider: Provider;
@@ -45,7 +35,14 @@ const DRAIN_SHARE = 0.8;
 export function buildProvider(
   ready: PreparedConfig,
   { version, providerDetour, place = FIRST_WORKER }: GateContext,
-  context: ProviderContext,
+  context: PortPasswordParts & {
+    readonly clock: Clock;
+    readonly logger: GateLogger;
+    readonly metrics: Metrics;
+    readonly tracing: BuiltTracing;
+    readonly attemptJournal: AttemptJournal;
+    readonly memory: MemoryPressure;
+  },
 ): RunningProvider | undefined {
   if (ready.provider === undefined || place.index > 0) return undefined;
   const { clock, logger, metrics, tracing, attemptJournal, memory } = context;

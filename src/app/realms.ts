@@ -1,12 +1,12 @@
 /** The users of all realms while the gate runs: one thread pool for all, and one verifier for each realm. */
 
 import type { RealmConfig } from '../config/schema/config.ts';
+import type { Bytes } from '../core/bytes.ts';
 import type { Clock } from '../core/clock.ts';
 import { toThreadCount } from '../users/hash-budget.ts';
 import { HashPool, type HashPoolLimits } from '../users/hash-pool.ts';
-import type { Bytes } from '../users/password-hash.ts';
 import { UserSet } from '../users/user-set.ts';
-import { type CacheOutcome, Verifier } from '../users/verifier.ts';
+import { type CacheOutcome, PasswordVerifier } from '../users/verifier.ts';
 import type { RealmRead } from './users.ts';
 
 /** How much of the machine password hashing may use. */
@@ -32,7 +32,7 @@ export class Realms {
   readonly #events: RealmsEvents;
   /** Realms whose last read had an error. */
   readonly #broken = new Set<string>();
-  #verifiers = new Map<string, Verifier>();
+  #verifiers = new Map<string, PasswordVerifier>();
 
   constructor(limits: RealmsLimits, clock: Clock, events: RealmsEvents) {
     this.#limits = limits;
@@ -55,7 +55,8 @@ export class Realms {
         kept?.replace(set);
         return [
           realm,
-          kept ?? new Verifier(set, { realm, pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache }),
+          kept ??
+            new PasswordVerifier(set, { realm, pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache }),
         ];
       }),
     );
@@ -70,7 +71,7 @@ export class Realms {
     this.#report([read]);
   }
 
-  verifier(realm: string): Verifier {
+  verifier(realm: string): PasswordVerifier {
     const verifier = this.#verifiers.get(realm);
     if (verifier === undefined) throw new Error(`no users were read for the realm ${realm}`);
     return verifier;

@@ -8,7 +8,7 @@ import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { Settlements } from '../gateway/pipeline/settlements.ts';
 import { toReadLimits } from '../gateway/upstream/forwarder.ts';
 import { IdentitySigner } from '../gateway/upstream/identity-token.ts';
-import { buildMemory, type Memory, toMemoryBudget } from '../http/server/memory.ts';
+import { buildMemory, type ServerMemory, toMemoryBudget } from '../http/server/memory.ts';
 import type { MemoryGuard } from '../http/server/memory-guard.ts';
 import { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
 import { Journal } from '../telemetry/journal/journal.ts';
@@ -27,7 +27,7 @@ import { Realms } from './realms.ts';
 import { Reloads } from './reloads.ts';
 import { createHttpsGet, RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
-import { type OpenStore, openStore } from './store.ts';
+import { type OpenedStore, openStore } from './store.ts';
 import { type BuiltTracing, buildTracing } from './tracing.ts';
 import { toPasswordMemory } from './users.ts';
 
@@ -46,7 +46,7 @@ export interface Telemetry {
 export interface Services {
   readonly telemetry: Telemetry;
   readonly metrics: Metrics;
-  readonly store: OpenStore;
+  readonly store: OpenedStore;
   /** Resolves once the store is connected, or is known to be down. */
   readonly storeTried: Promise<void>;
   /** Why the store cannot be used, with what Redis replied; undefined while it can. */
@@ -58,7 +58,7 @@ export interface Services {
   readonly routeParts: RouteParts;
   readonly eventLoopMonitor: EventLoopMonitor;
   readonly unwatchErrors: () => void;
-  readonly memory: Memory;
+  readonly memory: ServerMemory;
   readonly provider: RunningProvider | undefined;
   readonly reloads: Reloads;
 }

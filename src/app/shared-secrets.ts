@@ -14,7 +14,7 @@ import { Material, toEd25519Key } from '../verify/schemes/keys.ts';
 import type { VerifyKey } from '../verify/schemes/scheme.ts';
 import { formatSigningSecret, parseSigningSecret, type SigningSecret } from '../verify/sign/signing-keys.ts';
 import type { CompiledRoute } from './compiled-route.ts';
-import type { KeyProblem, KeysRead } from './keys.ts';
+import type { KeysRead, RouteKeyProblem } from './keys.ts';
 
 /** The result of comparing all secrets. */
 export interface SharedSecrets {
@@ -39,8 +39,8 @@ interface SecretUse {
   readonly isEndpoint?: true;
 }
 
-interface Conflict {
-  readonly severity: KeyProblem['severity'];
+interface SecretConflict {
+  readonly severity: RouteKeyProblem['severity'];
   /** The use that is not possible, or not advisable. */
   readonly at: SecretUse;
   readonly message: string;
@@ -83,12 +83,12 @@ export function findRouteOf(secret: SigningSecret, rings: ReadonlyMap<string, Ke
   return undefined;
 }
 
-function withConflicts(read: KeysRead, route: string, conflicts: readonly Conflict[]): KeysRead {
+function withConflicts(read: KeysRead, route: string, conflicts: readonly SecretConflict[]): KeysRead {
   if (conflicts.length === 0) return read;
   const { set, problems } = read;
   const closed = conflicts.flatMap(({ severity, at }) => (severity === 'error' && at.key !== undefined ? [at.key.name] : []));
   const found = conflicts.map(
-    ({ severity, at, message, hint }): KeyProblem => ({
+    ({ severity, at, message, hint }): RouteKeyProblem => ({
       ...{ severity, path: at.path, route, key: at.key?.name ?? '', message, hint },
     }),
   );
@@ -103,9 +103,9 @@ function withConflicts(read: KeysRead, route: string, conflicts: readonly Confli
 }
 
 /** At most one for each use, the most severe one. */
-function findConflicts(uses: readonly SecretUse[]): Conflict[] {
+function findConflicts(uses: readonly SecretUse[]): SecretConflict[] {
   const byDigest = new Map<string, SecretUse[]>();
-  const found: Conflict[] = [];
+  const found: SecretConflict[] = [];
   for (const use of uses)
     for (const digest of use.digests) {
       const earlier = byDigest.get(digest) ?? [];
@@ -116,7 +116,7 @@ function findConflicts(uses: readonly SecretUse[]): Conflict[] {
   return uses.flatMap((use) => found.find(({ at }) => at === use) ?? []);
 }
 
-function toConflict(earlier: SecretUse, later: SecretUse, digest: string): Conflict | undefined {
+function toConflict(earlier: SecretUse, later: SecretUse, digest: string): SecretConflict | undefined {
   if (earlier.owner === later.owner) return undefined;
   if (signsTokensFor(earlier, later)) return toSignedByAnyone(later, earlier);
   if (signsTokensFor(later, earlier)) return toSignedByAnyone(earlier, later);
@@ -145,7 +145,7 @@ function signsTokensFor({ webhook: signer }: SecretUse, { webhook }: SecretUse):
 }
 
 /** Without a key, the handshake signs nothing: if the other use is outside the routes, the route of the handshake is closed. */
-function toSignedByAnyone(victim: SecretUse, signer: SecretUse): Conflict {
+function toSignedByAnyone(victim: SecretUse, signer: SecretUse): SecretConflict {
   const { type } = signer.webhook?.handshake ?? {};
   return {
     severity: 'error',
@@ -158,7 +158,7 @@ function toSignedByAnyone(victim: SecretUse, signer: SecretUse): Conflict {
   };
 }
 
-function toKnownToOwner(earlier: SecretUse, later: SecretUse): Conflict {
+function toKnownToOwner(earlier: SecretUse, later: SecretUse): SecretConflict {
   const [endpoint, other] = earlier.isEndpoint === true ? [earlier, later] : [later, earlier];
   if (other.key === undefined)
     return {

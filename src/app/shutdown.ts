@@ -86,12 +86,10 @@ async function giveUp(parts: ShutdownParts): Promise<void> {
   await pause(parts.clock, 0);
 }
 
-type App = RouteConfig['upstream'];
-
 const LOOK_INTERVAL_MS: Milliseconds = 250;
 
 /** Waits for `atMost`, or until the apps of all routes reject connections. Without a route it waits for all of `atMost`. */
-function waitForApps(routes: readonly { readonly upstream: App }[], atMost: Milliseconds, clock: Clock): Promise<void> {
+function waitForApps(routes: readonly Pick<RouteConfig, 'upstream'>[], atMost: Milliseconds, clock: Clock): Promise<void> {
   const apps =
     atMost === 0 ? [] : [...new Map(routes.map(({ upstream }) => [`${upstream.host} ${upstream.port}`, upstream])).values()];
   return new Promise((resolve) => {
@@ -118,7 +116,7 @@ function waitForApps(routes: readonly { readonly upstream: App }[], atMost: Mill
 }
 
 /** True only if the system says that nothing listens there; every doubt counts as an app that runs. */
-function rejectsConnections({ host, port }: App, signal: AbortSignal): Promise<boolean> {
+function rejectsConnections({ host, port }: RouteConfig['upstream'], signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const socket: Socket = connect({ host, port, lookup: lookUpForConnect, signal });
     const end = (isRejected: boolean): void => {

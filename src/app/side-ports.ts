@@ -5,7 +5,7 @@ import type { ExchangeParts } from '../gateway/exchange.ts';
 import { toContexts } from '../gateway/server-metrics.ts';
 import type { Resolve } from '../http/dial/resolve.ts';
 import type { BoundAddress } from '../http/server/listener.ts';
-import type { Memory } from '../http/server/memory.ts';
+import type { ServerMemory } from '../http/server/memory.ts';
 import type { TlsContexts } from '../http/server/tls.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { Journal } from '../telemetry/journal/journal.ts';
@@ -21,7 +21,7 @@ import { type RunningProvider, toProviderLabels } from './provider.ts';
 import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import { toRouteLabels } from './routes.ts';
-import type { TlsPort } from './watched-sources.ts';
+import type { WatchedTlsPort } from './watched-sources.ts';
 import type { JoinedPorts } from './workers/share.ts';
 
 /** The dependencies of the ports. */
@@ -35,7 +35,7 @@ export interface SidePortParts {
   readonly attempts: Attempts;
   /** Finds the route of a request. */
   readonly find: ExchangeParts['find'];
-  readonly memory: Memory;
+  readonly memory: ServerMemory;
   readonly provider: RunningProvider | undefined;
   /** For tests: resolves names. */
   readonly resolve?: Resolve | undefined;
@@ -47,7 +47,7 @@ export interface SidePorts {
   readonly authz: AuthzEndpoint | undefined;
   readonly provider: Provider | undefined;
   /** Those with TLS. */
-  readonly tlsPorts: readonly TlsPort[];
+  readonly tlsPorts: readonly WatchedTlsPort[];
 }
 
 /** The labels of all routes, and of the ports that count as one. */
@@ -77,16 +77,16 @@ export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, p
 }
 
 /** A port that can be opened. */
-interface Opened {
+interface OpenedPort {
   listen(): Promise<BoundAddress>;
 }
 
 /** All ports of a gate, those of the config's sections only if it has them. */
 interface AllPorts {
-  readonly admin: Opened;
+  readonly admin: OpenedPort;
   /** False without routes, unless the command line names the port. */
-  readonly data: Opened | false;
-  readonly authz: Opened | undefined;
+  readonly data: OpenedPort | false;
+  readonly authz: OpenedPort | undefined;
   readonly proxy: ForwardProxy | undefined;
   readonly provider: Pick<Provider, 'open' | 'startDelivering'> | undefined;
 }
@@ -127,7 +127,7 @@ export function toTlsPorts(
   config: ListenTlsConfig | undefined,
   contexts: TlsContexts | undefined,
   port: { refreshTls(): void } | undefined,
-): TlsPort[] {
+): WatchedTlsPort[] {
   if (config === undefined || contexts === undefined || port === undefined) return [];
   return [{ section, config, contexts, refreshTls: () => port.refreshTls() }];
 }

@@ -44,14 +44,8 @@ export async function readStoreSettings(config: StoreConfig): Promise<StoreSetti
 /** The maximum number of clients and users whose failed attempts are kept in memory: about 10 MB. */
 const MAX_ATTEMPT_KEYS = 100_000;
 
-/** The events that the store reports. */
-export interface StoreEvents extends RedisStoreEvents {
-  /** Login attempts are rejected because every counter in memory is banned. */
-  onAttemptsFull(): void;
-}
-
 /** The store, which all routes share. */
-export interface OpenStore {
+export interface OpenedStore {
   readonly seenIds: SeenIds;
   readonly versions: NewestVersions;
   /** Only `lift` rejects. */
@@ -63,7 +57,14 @@ export interface OpenStore {
 }
 
 /** Opens the store; Redis connects in the background. */
-export function openStore(settings: StoreSettings, clock: Clock, events: StoreEvents): OpenStore {
+export function openStore(
+  settings: StoreSettings,
+  clock: Clock,
+  events: RedisStoreEvents & {
+    /** Login attempts are rejected because every counter in memory is banned. */
+    onAttemptsFull(): void;
+  },
+): OpenedStore {
   const attempts = createMemoryAttempts(clock, { maxKeys: MAX_ATTEMPT_KEYS, onFull: () => events.onAttemptsFull() });
   if (settings.redis !== undefined) {
     const store = createRedisStore(settings.redis, events, clock);

@@ -25,14 +25,6 @@ export async function readTracing(config: Config['tracing']): Promise<TracingRea
   return { settings, problems: located };
 }
 
-/** The dependencies of tracing. */
-export interface TracingParts {
-  readonly clock: Clock;
-  readonly logger: GateLogger;
-  readonly metrics: Metrics;
-  readonly version: string;
-}
-
 /** Tracing that can be closed. */
 export interface BuiltTracing extends Tracing {
   /** Sends the remaining spans, for at most this long. */
@@ -40,7 +32,16 @@ export interface BuiltTracing extends Tracing {
 }
 
 /** Builds tracing; without a config, trace contexts of trusted callers are passed on and none are created. */
-export function buildTracing(config: Config['tracing'], read: TracingRead | undefined, parts: TracingParts): BuiltTracing {
+export function buildTracing(
+  config: Config['tracing'],
+  read: TracingRead | undefined,
+  parts: {
+    readonly clock: Clock;
+    readonly logger: GateLogger;
+    readonly metrics: Metrics;
+    readonly version: string;
+  },
+): BuiltTracing {
   const nothing = async (): Promise<void> => undefined;
   if (config === undefined) return { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }), close: nothing };
   const { sampleRatio, otlp } = config;

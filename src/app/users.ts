@@ -10,9 +10,10 @@ import {
 } from '../config/schema/config.ts';
 import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { readUserSource, toUserFiles, type UserText } from '../config/sources/user-sources.ts';
+import type { Bytes } from '../core/bytes.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
 import { toHashBudget, toLargestHash } from '../users/hash-budget.ts';
-import { type Bytes, parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
+import { parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
 import { UserSet, type UserSource } from '../users/user-set.ts';
 import { parseHtpasswd, type UserEntry } from '../users/users.ts';
 
@@ -20,7 +21,7 @@ import { parseHtpasswd, type UserEntry } from '../users/users.ts';
 const MAX_WARNINGS = 20;
 
 /** A problem with a source; never contains a hash or a password. */
-export interface UsersProblem extends SourceProblem {
+export interface RealmUsersProblem extends SourceProblem {
   readonly realm: string;
 }
 
@@ -31,7 +32,7 @@ export interface RealmRead {
   readonly set: UserSet;
   /** How many users cannot log in because their entry is invalid. */
   readonly rejected: number;
-  readonly problems: readonly UsersProblem[];
+  readonly problems: readonly RealmUsersProblem[];
   /** The files to watch. */
   readonly files: readonly string[];
   /** A source could not be read, for a reason that may be temporary: too many open files, or a disk error. */
@@ -63,7 +64,7 @@ class RealmReader {
   readonly #sources: readonly UserSourceConfig[];
   readonly #path: string;
   readonly #memory: Bytes | undefined;
-  readonly #problems: UsersProblem[] = [];
+  readonly #problems: RealmUsersProblem[] = [];
   readonly #rejected = new Set<string>();
   #isUnread = false;
 
@@ -95,7 +96,7 @@ class RealmReader {
   }
 
   async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
-    const report = (severity: UsersProblem['severity'], message: string, hint?: string): void => {
+    const report = (severity: RealmUsersProblem['severity'], message: string, hint?: string): void => {
       const path = this.#sources.length === 1 ? this.#path : `${this.#path}.${index}`;
       this.#problems.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
     };
@@ -112,7 +113,7 @@ class RealmReader {
     return entries;
   }
 
-  #toEntries(text: UserText, report: Report): readonly UserEntry[] {
+  #toEntries(text: UserText, report: ReportProblem): readonly UserEntry[] {
     const options = { allowPlainText: this.#realm.allowPlainTextPasswords };
     switch (text.kind) {
       case 'htpasswd': {
@@ -147,7 +148,7 @@ class RealmReader {
   }
 
   /** A hash that needs more memory than there is would get the process killed, and every route with it. */
-  #isAffordable({ user, hash, line }: UserEntry, where: string, report: Report): boolean {
+  #isAffordable({ user, hash, line }: UserEntry, where: string, report: ReportProblem): boolean {
     const largest = toLargestHash(this.#memory);
     if (hash.memory <= largest) return true;
     const message = `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which needs ${toMebibytes(hash.memory)} MiB; password hashing may use ${toMebibytes(largest)} MiB`;
@@ -161,14 +162,14 @@ class RealmReader {
   }
 }
 
-type Report = (severity: UsersProblem['severity'], message: string, hint?: string) => void;
+type ReportProblem = (severity: RealmUsersProblem['severity'], message: string, hint?: string) => void;
 
 function toMebibytes(bytes: Bytes): string {
   return (bytes / 2 ** 20).toFixed(0);
 }
 
 /** Warns of weak and broken hashes: of the first by name, of the rest by number. */
-function warnOfWeakHashes(entries: readonly UserEntry[], where: string, report: Report): void {
+function warnOfWeakHashes(entries: readonly UserEntry[], where: string, report: ReportProblem): void {
   const weak = entries.filter(({ hash }) => hash.grade !== 'good');
   for (const { user, hash, line } of weak.slice(0, MAX_WARNINGS))
     report('warning', `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice);

@@ -16,7 +16,7 @@ import type { KeyRing } from '../verify/keys/key-ring.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
-import { type KeyProblem, type KeysRead, readKeys, toSecretFiles } from './keys.ts';
+import { type KeysRead, type RouteKeyProblem, readKeys, toSecretFiles } from './keys.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 import { readProvider } from './provider-settings.ts';
@@ -25,7 +25,7 @@ import { separateSecrets } from './shared-secrets.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
 /** A port whose certificates may be rotated. */
-export interface TlsPort {
+export interface WatchedTlsPort {
   /** Its config path. */
   readonly section: string;
   readonly config: ListenTlsConfig;
@@ -47,7 +47,7 @@ export interface ReloadParts {
   readonly signer: IdentitySigner;
   readonly provider: Pick<Provider, 'apply'> | undefined;
   /** Each port with TLS. */
-  readonly ports: readonly TlsPort[];
+  readonly ports: readonly WatchedTlsPort[];
 }
 
 /** One kind of file that the config refers to. */
@@ -122,7 +122,7 @@ async function reloadKeys(
   return ALL_READ;
 }
 
-function reportKeys(route: string, problems: readonly KeyProblem[], logger: GateLogger): void {
+function reportKeys(route: string, problems: readonly RouteKeyProblem[], logger: GateLogger): void {
   for (const { severity, key, message } of problems) {
     if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
     else logger.warn('secret_warning', { route, key, message });

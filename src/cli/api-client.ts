@@ -105,7 +105,17 @@ export class ApiClient {
     return new ApiFailure(`${url.origin} is not ${TEXTS[option].name}; check ${option}`);
   }
 
-  async #open(method: string, path: string, { body, headers, timeout, signal }: RequestOptions): Promise<IncomingMessage> {
+  async #open(
+    method: string,
+    path: string,
+    request: {
+      body?: unknown;
+      headers?: Readonly<Record<string, string>>;
+      timeout?: Milliseconds;
+      signal?: AbortSignal | undefined;
+    },
+  ): Promise<IncomingMessage> {
+    const { body, headers, timeout, signal } = request;
     const { target, authorization, ca, timeout: usual } = this.#connection;
     const { url, prefix } = target;
     const base = url.pathname.endsWith('/') ? url.pathname.slice(0, -1) : url.pathname;
@@ -167,7 +177,7 @@ export class ApiClient {
   #toFailure(method: string, { statusCode = 0, headers }: IncomingMessage, text: string): ApiFailure {
     if (statusCode === 401)
       return new ApiFailure(`not authorized by ${this.#connection.target.url.origin}: ${this.#toHint(method)}`, statusCode);
-    const problem = headers['content-type'] === 'application/problem+json' ? (this.#parse(text) as Problem | null) : null;
+    const problem = headers['content-type'] === 'application/problem+json' ? (this.#parse(text) as ProblemDetails | null) : null;
     if (typeof problem?.detail !== 'string') return this.toStranger();
     const errors = Array.isArray(problem.errors) ? problem.errors : [];
     const [, ...others] = errors.map((each) => `\n  ${each?.field || 'the body'}: ${each?.message}`);
@@ -185,14 +195,7 @@ export class ApiClient {
   }
 }
 
-interface RequestOptions {
-  readonly body?: unknown;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly timeout?: Milliseconds;
-  readonly signal?: AbortSignal | undefined;
-}
-
-interface Problem {
+interface ProblemDetails {
   readonly detail?: unknown;
   readonly errors?: readonly ({ readonly field?: string; readonly message?: string } | null)[];
 }

@@ -36,7 +36,7 @@ export function formatOutcome({ outcome, status }: AttemptView): string {
 }
 
 /** Shows how far a repair is: as a bar on a terminal, else as a few lines. */
-export class Progress {
+export class ProgressOutput {
   readonly #io: Io;
   readonly #what: string;
   #step = 0;

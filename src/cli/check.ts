@@ -9,19 +9,20 @@ import { formatJson, paint, toPrintable } from '../core/terminal.ts';
 import { EXIT, type Io } from './io.ts';
 import { showProblems } from './problems.ts';
 
-/** Options of the command. */
-export interface CheckOptions {
-  readonly config?: string;
-  readonly listen?: string;
-  readonly admin?: string;
-  readonly upstream?: string;
-  readonly appProbe?: readonly string[];
-  readonly connect?: boolean;
-  readonly format: string;
-}
-
 /** Exits with 0 if the gate can run with the config, even if there are warnings. */
-export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
+export async function checkFile(
+  file: string | undefined,
+  options: {
+    readonly config?: string;
+    readonly listen?: string;
+    readonly admin?: string;
+    readonly upstream?: string;
+    readonly appProbe?: readonly string[];
+    readonly connect?: boolean;
+    readonly format: string;
+  },
+  io: Io,
+): Promise<number> {
   const config = toConfigFile(file, options.config);
   const text = await readText(config, config === '-' ? (io.stdin as AsyncIterable<Buffer>) : undefined);
   const { listen, admin, upstream, appProbe: appProbes } = options;

@@ -12,7 +12,7 @@ import { toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { addRepairs } from './repairs.ts';
 
-interface ListOptions extends FilterOptions {
+interface ListDeliveriesOptions extends FilterOptions {
   readonly state?: readonly string[];
   readonly format: string;
   readonly limit: string;
@@ -40,7 +40,7 @@ function withOutgoing(command: Command): Command {
   return withConsole(withProvider(command));
 }
 
-async function list(client: ApiClient, options: ListOptions, io: Io): Promise<number> {
+async function list(client: ApiClient, options: ListDeliveriesOptions, io: Io): Promise<number> {
   const { state = [], format } = options;
   const limit = toCount(options.limit, '--limit');
   const query = new URLSearchParams(toFilter(options));
@@ -61,7 +61,7 @@ async function list(client: ApiClient, options: ListOptions, io: Io): Promise<nu
   return EXIT.ok;
 }
 
-async function show(client: ApiClient, id: string, { format }: Pick<ListOptions, 'format'>, io: Io): Promise<number> {
+async function show(client: ApiClient, id: string, { format }: Pick<ListDeliveriesOptions, 'format'>, io: Io): Promise<number> {
   const found = (await client.request('GET', toDeliveryPath(id))) as OutgoingDeliveryDetail;
   if (format === 'json') {
     io.stdout(formatJson(found));

@@ -5,7 +5,7 @@ import { usageError } from '../core/errors.ts';
 import { KubeClient } from '../kubernetes/client/client.ts';
 import { KubeError } from '../kubernetes/client/error.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';
-import { diagnose, type Report } from '../kubernetes/doctor/diagnose.ts';
+import { type DoctorReport, diagnose } from '../kubernetes/doctor/diagnose.ts';
 import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
 import { toJson, toText } from '../kubernetes/doctor/report.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
@@ -14,24 +14,24 @@ import { toChoice } from './arguments.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
-/** Options of the command. */
-export interface DoctorOptions {
-  readonly kubeconfig?: string;
-  readonly context?: string;
-  readonly namespace?: string;
-  readonly allNamespaces?: boolean;
-  readonly config?: string;
-  readonly format: string;
-  readonly failOn: string;
-  readonly live?: boolean;
-}
-
 const FAIL_ON: readonly string[] = ['error', 'warning'];
 /** A label (RFC 1123 §2.1); it becomes part of a URL path. */
 const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 
 /** Exits with 1 if a workload is unprotected or bypassed, or if there is a finding of at least the severity of `--fail-on`. */
-export async function examineCluster(options: DoctorOptions, io: Io): Promise<number> {
+export async function examineCluster(
+  options: {
+    readonly kubeconfig?: string;
+    readonly context?: string;
+    readonly namespace?: string;
+    readonly allNamespaces?: boolean;
+    readonly config?: string;
+    readonly format: string;
+    readonly failOn: string;
+    readonly live?: boolean;
+  },
+  io: Io,
+): Promise<number> {
   const { format, failOn } = options;
   toChoice(failOn, FAIL_ON, '--fail-on');
   if (options.namespace !== undefined && options.allNamespaces === true)
@@ -64,7 +64,7 @@ export async function examineCluster(options: DoctorOptions, io: Io): Promise<nu
 }
 
 /** A bypass may be a warning, such as of a port that may serve nothing but metrics. */
-function isFailed({ findings, states }: Report, failOn: string): boolean {
+function isFailed({ findings, states }: DoctorReport, failOn: string): boolean {
   const isOpen = states.unprotected > 0 || states.bypassed > 0;
   return isOpen || findings.error > 0 || (failOn === 'warning' && findings.warning > 0);
 }

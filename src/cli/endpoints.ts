@@ -8,7 +8,7 @@ import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
 import { formatMembers, formatOutcome, formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
-import { readBody, readSecretOption, type SecretOptions } from './input.ts';
+import { readBody, readSecretOption, type SecretArguments } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 type SetExit = (code: number) => void;
@@ -17,7 +17,7 @@ interface FormatOptions {
   readonly format: string;
 }
 
-interface SettingOptions extends SecretOptions {
+interface SettingOptions extends SecretArguments {
   readonly id?: string;
   readonly url?: string;
   readonly event?: readonly string[];
@@ -57,10 +57,11 @@ export function addEndpoints(program: Command, io: Io, setExit: SetExit): void {
   addActions(add, run, io);
 }
 
-type Add = (name: string, description: string) => Command;
-type Run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>) => Promise<void>;
-
-function addActions(add: Add, run: Run, io: Io): void {
+function addActions(
+  add: (name: string, description: string) => Command,
+  run: (options: ProviderOptions, action: (client: ApiClient) => Promise<number>) => Promise<void>,
+  io: Io,
+): void {
   add('rotate', 'replace the signing secret of an endpoint, and print the new one')
     .argument('<id>')
     .option('--grace <duration>', 'how long deliveries are also signed with the old secret; 0s if it leaked')
@@ -138,7 +139,7 @@ async function update(client: ApiClient, id: string, options: SettingOptions, io
   return EXIT.ok;
 }
 
-async function rotate(client: ApiClient, id: string, options: SecretOptions & { grace?: string }, io: Io): Promise<number> {
+async function rotate(client: ApiClient, id: string, options: SecretArguments & { grace?: string }, io: Io): Promise<number> {
   const { grace } = options;
   const body = { ...(grace !== undefined && { grace }), ...(await readNewSecret(options)) };
   const { secret } = (await client.request('POST', `${toPath(id)}/rotate-secret`, body)) as { secret: string };
@@ -238,7 +239,7 @@ function parseSettings(text: string, file: string): object {
   throw usageError(`--settings ${file} does not contain a JSON object`);
 }
 
-async function readNewSecret(options: SecretOptions): Promise<{ secret?: string }> {
+async function readNewSecret(options: SecretArguments): Promise<{ secret?: string }> {
   if (options.secretEnv === undefined && options.secretFile === undefined) return {};
   return { secret: (await readSecretOption(options)).expose().toString('utf8') };
 }

@@ -12,19 +12,6 @@ import { type EventFilterOptions, toFilter, withEventFilter } from './delivery-o
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
-interface ListOptions extends EventFilterOptions {
-  readonly unrouted?: true;
-  readonly endpoint?: string;
-  readonly state?: readonly string[];
-  readonly format: string;
-  readonly limit: string;
-}
-
-interface EraseOptions {
-  readonly tenant?: string;
-  readonly yes?: true;
-}
-
 const NAME = 'events';
 
 /** Adds the commands. */
@@ -47,7 +34,19 @@ export function addEvents(program: Command, io: Io, setExit: (code: number) => v
 
 async function list(
   client: ApiClient,
-  { unrouted, endpoint, state = [], format, ...options }: ListOptions,
+  {
+    unrouted,
+    endpoint,
+    state = [],
+    format,
+    ...options
+  }: EventFilterOptions & {
+    readonly unrouted?: true;
+    readonly endpoint?: string;
+    readonly state?: readonly string[];
+    readonly format: string;
+    readonly limit: string;
+  },
   io: Io,
 ): Promise<number> {
   const limit = toCount(options.limit, '--limit');
@@ -72,7 +71,18 @@ async function list(
   return EXIT.ok;
 }
 
-async function erase(client: ApiClient, id: string | undefined, { tenant, yes }: EraseOptions, io: Io): Promise<number> {
+async function erase(
+  client: ApiClient,
+  id: string | undefined,
+  {
+    tenant,
+    yes,
+  }: {
+    readonly tenant?: string;
+    readonly yes?: true;
+  },
+  io: Io,
+): Promise<number> {
   if ((id === undefined) === (tenant === undefined)) throw usageError('name either an event, or a tenant with --tenant');
   if (id !== undefined) {
     await client.request('DELETE', `/events/${toSegment(id)}/payload`);

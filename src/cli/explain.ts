@@ -13,14 +13,14 @@ import type { AnalysisInput, RejectedRequest } from '../diagnostics/explain/anal
 import { RouteTable } from '../gateway/pipeline/router.ts';
 import { PRESETS } from '../verify/presets/catalogue.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
-import { readBody, readNamedSync, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
+import { readBody, readNamedSync, readSecretOption, type SecretArguments, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { findNamedRoute, readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
 
 /** Options of the command. */
-export interface ExplainOptions extends SecretOptions {
+export interface ExplainOptions extends SecretArguments {
   readonly config?: string;
   readonly route?: string;
   readonly scheme?: string;
@@ -35,7 +35,7 @@ export interface ExplainOptions extends SecretOptions {
 export const CAPTURE_FORMATS = ['http', 'har', 'curl', 'trace'];
 
 /** What to analyze. */
-interface Subject {
+interface ExplainedDelivery {
   readonly route?: string;
   readonly analysisInput: AnalysisInput;
   /** Problems of the keys. */
@@ -72,7 +72,12 @@ function readCurlFile(file: string): Buffer {
 }
 
 /** The subject for a preset and one secret. */
-async function toSecretSubject(options: ExplainOptions, captured: Captured, request: RejectedRequest, io: Io): Promise<Subject> {
+async function toSecretSubject(
+  options: ExplainOptions,
+  captured: Captured,
+  request: RejectedRequest,
+  io: Io,
+): Promise<ExplainedDelivery> {
   if (options.route !== undefined) throw usageError('--route requires --config FILE');
   const scheme = toScheme(options.scheme ?? '');
   const { description } = scheme;
@@ -103,7 +108,7 @@ function checkSigned({ name, signature }: { readonly name: string; readonly sign
 }
 
 /** The subject for a route of a config, with its keys and those of all other routes. */
-async function toConfigSubject(options: ExplainOptions, request: RejectedRequest): Promise<Subject> {
+async function toConfigSubject(options: ExplainOptions, request: RejectedRequest): Promise<ExplainedDelivery> {
   if (options.secretEnv !== undefined || options.secretFile !== undefined || options.encoding !== undefined)
     throw usageError('--config already names the secrets: omit --secret-env, --secret-file and --encoding');
   const config = await readConfig(options.config ?? '');

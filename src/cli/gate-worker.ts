@@ -5,7 +5,7 @@ import { Gate } from '../app/gate.ts';
 import type { GateLogEvent } from '../app/log-events.ts';
 import type { WorkerStart } from '../app/workers/messages.ts';
 import { PostedLines } from '../app/workers/posted-lines.ts';
-import type { Explanation } from '../app/workers/report.ts';
+import type { ExplanationLines } from '../app/workers/report.ts';
 import { WorkerLink } from '../app/workers/worker-link.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
@@ -31,7 +31,7 @@ export async function runWorker(): Promise<number> {
   const version = readVersion();
   const logger = createLogger<GateLogEvent>({ ...log, version, worker: index + 1, destination: lines });
   logForeignLines(logger);
-  const explanations: Explanation[] = [];
+  const explanations: ExplanationLines[] = [];
   const onExplained = (requestId: string, text: readonly string[]): void => {
     explanations.push({ requestId, lines: text });
   };

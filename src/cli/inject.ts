@@ -6,11 +6,11 @@ import { injectPod } from '../kubernetes/injector/inject.ts';
 import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../kubernetes/injector/injector-config.ts';
 import { INJECT_LABEL } from '../kubernetes/injector/names.ts';
 import type { InjectContext, Injection, KubeVersion } from '../kubernetes/injector/outcome.ts';
-import { type PatchOperation, type Path, toPointer } from '../kubernetes/injector/patch.ts';
+import { type PatchOperation, type PatchPath, toPointer } from '../kubernetes/injector/patch.ts';
 import { objectAt } from '../kubernetes/injector/raw.ts';
 import { findBypasses } from '../kubernetes/manifests/bypasses.ts';
 import { type Manifest, parseManifests } from '../kubernetes/manifests/documents.ts';
-import { findOtherRequests, findWorkloads, type Workload } from '../kubernetes/manifests/workloads.ts';
+import { findOtherRequests, findWorkloads, type ManifestWorkload } from '../kubernetes/manifests/workloads.ts';
 import { readInput } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
@@ -28,7 +28,7 @@ export interface InjectOptions {
 
 interface Injected {
   readonly manifest: Manifest;
-  readonly workload: Workload;
+  readonly workload: ManifestWorkload;
   readonly patch: readonly PatchOperation[];
 }
 
@@ -58,13 +58,13 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
   return EXIT.ok;
 }
 
-interface Found {
+interface FoundWorkload {
   readonly file: string;
   readonly manifest: Manifest;
-  readonly workload: Workload;
+  readonly workload: ManifestWorkload;
 }
 
-function injectOne({ file, manifest, workload }: Found, context: InjectContext, io: Io): Injected | 'skipped' | 'denied' {
+function injectOne({ file, manifest, workload }: FoundWorkload, context: InjectContext, io: Io): Injected | 'skipped' | 'denied' {
   const namespace = workload.namespace ?? context.namespace;
   const { pod, isJob, template } = workload;
   const injection = injectPod(pod, { ...context, namespace, isJob, ...(template === undefined ? {} : { template }) });
@@ -74,7 +74,7 @@ function injectOne({ file, manifest, workload }: Found, context: InjectContext, 
 }
 
 /** Nothing may be printed: the pods would run without the sidecar that they request. */
-function denyOther(document: string, path: Path, io: Io): 'denied' {
+function denyOther(document: string, path: PatchPath, io: Io): 'denied' {
   io.stderr(
     `${document}: ${path.join('.')}: denied: ${INJECT_LABEL} requests the sidecar where this command does not find a pod template; let the injector in the cluster inject it, and leave this document out of the input, or remove the label\n`,
   );
@@ -104,7 +104,7 @@ function toKubeVersion(text: string): KubeVersion {
 
 const toShown = (file: string): string => (file === '-' ? '<stdin>' : file);
 
-function toPlace(file: string, manifest: Manifest, { kind, name, objectPath, podPath }: Workload): string {
+function toPlace(file: string, manifest: Manifest, { kind, name, objectPath, podPath }: ManifestWorkload): string {
   const path = [...objectPath, ...podPath].join('.');
   return `${toDocument(file, manifest)}: ${kind}/${name}${path === '' ? '' : ` ${path}`}`;
 }
@@ -113,7 +113,7 @@ function toDocument(file: string, { line, number }: Manifest): string {
   return `${toShown(file)}:${line}: document ${number}`;
 }
 
-function report(injection: Injection, place: string, { object, podPath }: Workload, io: Io): void {
+function report(injection: Injection, place: string, { object, podPath }: ManifestWorkload, io: Io): void {
   switch (injection.outcome) {
     case 'denied':
       io.stderr(`${place}: denied: ${injection.message}\n`);

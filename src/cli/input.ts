@@ -15,7 +15,7 @@ import { toChoice } from './arguments.ts';
 import type { Io } from './io.ts';
 
 /** Options that name a secret. */
-export interface SecretOptions {
+export interface SecretArguments {
   readonly secretEnv?: string;
   readonly secretFile?: string;
   readonly encoding?: string;
@@ -70,7 +70,7 @@ export async function readNamedSecret(env: string | undefined, file: string | un
 }
 
 /** Reads the secret; never from an argument, which every user of the machine could read. */
-export async function readSecretOption(options: SecretOptions): Promise<Secret> {
+export async function readSecretOption(options: SecretArguments): Promise<Secret> {
   const { secretEnv, secretFile } = options;
   if ((secretEnv === undefined) === (secretFile === undefined)) {
     throw usageError(

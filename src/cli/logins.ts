@@ -9,12 +9,6 @@ import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api
 import { formatTable } from './api-output.ts';
 import { EXIT, type Io } from './io.ts';
 
-interface ReleaseOptions extends AdminOptions {
-  readonly realm: string;
-  readonly client?: string;
-  readonly name?: string;
-}
-
 const NAME = 'logins';
 const SECOND = 1_000;
 
@@ -49,7 +43,19 @@ async function list(client: ApiClient, { format }: AdminOptions, io: Io): Promis
 }
 
 /** Exits with 0 also if nothing was known: then nothing is banned either. */
-async function release(client: ApiClient, { realm, client: address, name }: ReleaseOptions, io: Io): Promise<number> {
+async function release(
+  client: ApiClient,
+  {
+    realm,
+    client: address,
+    name,
+  }: AdminOptions & {
+    readonly realm: string;
+    readonly client?: string;
+    readonly name?: string;
+  },
+  io: Io,
+): Promise<number> {
   if ((address === undefined) === (name === undefined)) throw usageError('use either --client ADDRESS or --name USER');
   const body = { realm, ...(address === undefined ? { user: name } : { client: address }) };
   const { hadFailures } = (await client.request('POST', '/logins/release', body)) as { readonly hadFailures: boolean };

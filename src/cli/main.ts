@@ -63,7 +63,7 @@ const RUN_OPTIONS = {
 } as const;
 
 /** The values of the options; those that a command does not have are undefined. */
-interface RunOptions {
+interface RunArguments {
   readonly config?: string | undefined;
   readonly admin?: string | undefined;
   readonly 'log-format'?: string | undefined;
@@ -72,7 +72,7 @@ interface RunOptions {
   readonly 'app-probe'?: readonly string[] | undefined;
 }
 
-function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): RunOptions | undefined {
+function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): RunArguments | undefined {
   const options = command === 'run' ? RUN_OPTIONS : DELIVER_OPTIONS;
   try {
     return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;

@@ -8,19 +8,20 @@ import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { SEVERITIES } from '../diagnostics/probe/check.ts';
 import type { CountHandled } from '../diagnostics/probe/check-context.ts';
 import { createClient, type Fields } from '../diagnostics/probe/client.ts';
-import { inspectScheme, type SigningKey } from '../diagnostics/probe/probed-scheme.ts';
+import { inspectScheme } from '../diagnostics/probe/probed-scheme.ts';
 import { hasFailed, type ProbeReport, toJson, toSummary, toText, toXml } from '../diagnostics/probe/report.ts';
 import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks.ts';
 import { createSample } from '../diagnostics/probe/sample.ts';
-import { findTarget, type Target } from '../diagnostics/probe/target.ts';
+import { findTarget, type ProbeTarget } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
+import type { EncodedKey } from '../verify/schemes/sign.ts';
 import { toChoice } from './arguments.ts';
-import { readNamed, readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
+import { readNamed, readSecretOption, type SecretArguments, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
-export interface ProbeOptions extends SecretOptions {
+export interface ProbeOptions extends SecretArguments {
   readonly list?: boolean;
   readonly scheme: string;
   readonly only?: readonly string[];
@@ -60,7 +61,7 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
   const tolerance = toTolerance(options.tolerance, scheme);
   const parallel = toParallel(options.parallel);
   const target = await findAllowedTarget(url, options);
-  const key: SigningKey = { secret: await readSecretOption(options), encoding: toEncoding(options.encoding) };
+  const key: EncodedKey = { secret: await readSecretOption(options), encoding: toEncoding(options.encoding) };
   const ca = options.ca === undefined ? undefined : await readNamed(options.ca, MAX_PEM_BYTES, '--ca');
   const sample = createSample(
     scheme.description,
@@ -129,7 +130,7 @@ function toParallel(text: string): number {
   return Number(text);
 }
 
-async function findAllowedTarget(url: string, options: ProbeOptions): Promise<Target> {
+async function findAllowedTarget(url: string, options: ProbeOptions): Promise<ProbeTarget> {
   const target = await findTarget(url, { ownedHost: options.yesIOwnThis, resolve: systemResolve });
   if ('problem' in target) throw usageError(target.problem);
   if (options.insecure === true && !target.isPrivate) {

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
 import { toPrintable } from '../core/terminal.ts';
 import { type ApiClient, ApiFailure } from './api-client.ts';
-import { Progress } from './api-output.ts';
+import { ProgressOutput } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { type FilterOptions, parseDeliveryId, toDeliveryPath, toFilter, withFilter } from './delivery-options.ts';
 import { confirm } from './input.ts';
@@ -47,14 +47,16 @@ const ACTIONS = {
     unchanged: '',
   },
 } as const satisfies Record<string, ActionTexts>;
-type Action = keyof typeof ACTIONS;
-
-/** Runs one command with a client. */
-type Run = (action: (client: ApiClient) => Promise<number>) => Promise<void>;
+type RepairVerb = keyof typeof ACTIONS;
 
 /** Adds the commands to a group; `withApi` adds the options of the API. */
-export function addRepairs(group: Command, withApi: (command: Command) => Command, io: Io, toRun: (options: never) => Run): void {
-  for (const action of Object.keys(ACTIONS) as Action[]) {
+export function addRepairs(
+  group: Command,
+  withApi: (command: Command) => Command,
+  io: Io,
+  toRun: (options: never) => (action: (client: ApiClient) => Promise<number>) => Promise<void>,
+): void {
+  for (const action of Object.keys(ACTIONS) as RepairVerb[]) {
     const command = withFilter(withApi(group.command(action).description(ACTIONS[action].description)))
       .option('--dry-run', 'only count')
       .option('--yes', 'do not ask');
@@ -71,13 +73,13 @@ export function addRepairs(group: Command, withApi: (command: Command) => Comman
 }
 
 /** A command with its arguments. */
-interface Repair {
-  readonly action: Action;
+interface RepairCommand {
+  readonly action: RepairVerb;
   readonly id: string | undefined;
   readonly options: RepairOptions;
 }
 
-async function repair(given: Repair, client: ApiClient, io: Io): Promise<number> {
+async function repair(given: RepairCommand, client: ApiClient, io: Io): Promise<number> {
   const { action, id, options } = given;
   const filter = toFilter(options);
   const isSelecting = Object.keys(filter).length > 0;
@@ -98,7 +100,7 @@ async function repair(given: Repair, client: ApiClient, io: Io): Promise<number>
   return EXIT.ok;
 }
 
-async function repairOne(action: Action, id: string, client: ApiClient, io: Io): Promise<number> {
+async function repairOne(action: RepairVerb, id: string, client: ApiClient, io: Io): Promise<number> {
   const shown = toPrintable(id);
   if (action === 'retry') {
     await client.request('POST', `${toDeliveryPath(id)}/retry`);
@@ -113,14 +115,14 @@ async function repairOne(action: Action, id: string, client: ApiClient, io: Io):
   return last.changed > 0 ? EXIT.ok : EXIT.failed;
 }
 
-async function count(action: Action, body: object, client: ApiClient, io: Io): Promise<number> {
+async function count(action: RepairVerb, body: object, client: ApiClient, io: Io): Promise<number> {
   const last = await follow(action, { ...body, dryRun: true }, client, io);
   if (last.done !== true) return reportEnd(last, io);
   io.stdout(`this would ${action} ${toCount(last.total)}${describeExcluded(last)}\n`);
   return EXIT.ok;
 }
 
-async function isConfirmed(action: Action, body: object, client: ApiClient, io: Io): Promise<boolean> {
+async function isConfirmed(action: RepairVerb, body: object, client: ApiClient, io: Io): Promise<boolean> {
   const counted = await follow(action, { ...body, dryRun: true }, client, io);
   if (counted.done !== true) {
     reportEnd(counted, io);
@@ -130,8 +132,8 @@ async function isConfirmed(action: Action, body: object, client: ApiClient, io: 
 }
 
 /** Returns the last line, with the error of a connection that broke. */
-async function follow(action: Action, body: object, client: ApiClient, io: Io): Promise<RepairLine> {
-  const progress = new Progress(io, ACTIONS[action].done);
+async function follow(action: RepairVerb, body: object, client: ApiClient, io: Io): Promise<RepairLine> {
+  const progress = new ProgressOutput(io, ACTIONS[action].done);
   let last: RepairLine = { changed: 0, total: 0 };
   const isCounting = 'dryRun' in body;
   try {

@@ -82,17 +82,21 @@ function toWelcome({ routes }: Config, { data, admin }: GateAddresses): string {
   return `Console: http://${isAny ? 'localhost' : host}:${admin.port}/\nRoutes:\n${lines.join('\n')}\nCtrl-C stops sidegate; a second one ends it at once.\n`;
 }
 
-/** The parts that the other workers are created from. */
-interface WorkerParts {
+function createWorkers({
+  file,
+  overrides,
+  config,
+  lines,
+  logger,
+  shutdown,
+}: {
   readonly file: string;
   readonly overrides: Overrides;
   readonly config: Config;
   readonly lines: LogBatches;
   readonly logger: GateLogger;
   readonly shutdown: Shutdown;
-}
-
-function createWorkers({ file, overrides, config, lines, logger, shutdown }: WorkerParts): WorkerThreads {
+}): WorkerThreads {
   return new WorkerThreads({
     count: config.workers,
     entry: toEntry(),

@@ -13,15 +13,6 @@ import { readSecretOption, toDuration, toScheme } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { postDelivery } from './send.ts';
 
-/** Options of the command. */
-export interface SelfTestOptions {
-  readonly gate: string;
-  readonly app: string;
-  readonly secretFile: string;
-  readonly wait: string;
-  readonly timeout: string;
-}
-
 /** A delivery, the expected response, and how often the app must have received it afterwards. */
 interface Trial {
   readonly name: string;
@@ -43,7 +34,16 @@ const SECRET_FORMAT = 'use whsec_ followed by base64, or whsk_ followed by the b
 const WIDTHS = [10, 22, 36] as const;
 
 /** Exits with 0 if the gate forwarded the valid delivery, once, and nothing else. */
-export async function testGate(options: SelfTestOptions, io: Io): Promise<number> {
+export async function testGate(
+  options: {
+    readonly gate: string;
+    readonly app: string;
+    readonly secretFile: string;
+    readonly wait: string;
+    readonly timeout: string;
+  },
+  io: Io,
+): Promise<number> {
   const url = toUrl(options.gate);
   const waitMs = toDuration(options.wait, '--wait');
   const timeoutMs = toDuration(options.timeout, '--timeout');

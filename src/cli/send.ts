@@ -7,11 +7,6 @@ import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';
 
-/** Options of the command. */
-export interface SendOptions extends DeliveryOptions {
-  readonly timeout: string;
-}
-
 /** The response to a delivery. */
 interface SendResult {
   readonly status: number;
@@ -23,7 +18,14 @@ const SHOWN_HEADERS = new Set(['content-type', 'retry-after', 'www-authenticate'
 const MAX_PRINTED_LENGTH = 4096;
 
 /** Sends it once. */
-export async function sendDelivery(urlText: string, file: string | undefined, options: SendOptions, io: Io): Promise<number> {
+export async function sendDelivery(
+  urlText: string,
+  file: string | undefined,
+  options: DeliveryOptions & {
+    readonly timeout: string;
+  },
+  io: Io,
+): Promise<number> {
   const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol))
     throw usageError(`${urlText} is not an http or https URL`);

@@ -8,25 +8,25 @@ import { formatProblem } from '../config/schema/problem.ts';
 import { readSecret, readUrlCredentials } from '../config/sources/secrets.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
-import type { Secret } from '../core/secret.ts';
 import { type CandidateKey, toCandidateKey } from '../diagnostics/explain/analysis.ts';
 import { isWithinTime } from '../verify/keys/key-ring.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
-import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
+import type { Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
+import type { EncodedKey } from '../verify/schemes/sign.ts';
 import { addCredentials } from '../verify/schemes/url.ts';
 import { toChoice } from './arguments.ts';
-import { readSecretOption, requireSignature, type SecretOptions, toEncoding, toScheme } from './input.ts';
+import { readSecretOption, requireSignature, type SecretArguments, toEncoding, toScheme } from './input.ts';
 
 /** Options that name a scheme and its keys. */
-export interface SenderOptions extends SecretOptions {
+export interface SenderOptions extends SecretArguments {
   readonly scheme?: string;
   readonly config?: string;
   readonly route?: string;
 }
 
 /** A sender, as a preset or a route describes it. */
-export interface Sender {
+export interface SigningSender {
   readonly scheme: Scheme;
   readonly contentTypes: readonly string[];
   readonly tolerance: Tolerance | undefined;
@@ -38,14 +38,8 @@ export interface Sender {
   readonly source?: { readonly config: Config; readonly route: RouteConfig; readonly webhook: WebhookConfig };
 }
 
-/** A secret that signs. */
-export interface SigningSecret {
-  readonly secret: Secret;
-  readonly encoding: SecretEncoding | undefined;
-}
-
 /** Reads the scheme; throws for one whose deliveries no key can verify. */
-export async function readSender({ scheme: name, config: file, route }: SenderOptions): Promise<Sender> {
+export async function readSender({ scheme: name, config: file, route }: SenderOptions): Promise<SigningSender> {
   if (file === undefined) {
     if (route !== undefined) throw usageError('--route requires --config FILE');
     const scheme = toScheme(name ?? 'standard-webhooks');
@@ -100,12 +94,12 @@ function findWebhookRoute({ routes }: Config, name: string | undefined): { route
 }
 
 /** Whether the options name a secret, which is then used instead of the keys of the config. */
-export function hasSecretOption({ secretEnv, secretFile }: SecretOptions): boolean {
+export function hasSecretOption({ secretEnv, secretFile }: SecretArguments): boolean {
   return secretEnv !== undefined || secretFile !== undefined;
 }
 
 /** Reads the secret of the options, or the first valid key of the route, which the sender uses after a rotation. */
-export async function readSigningSecret({ source }: Sender, options: SenderOptions): Promise<SigningSecret> {
+export async function readSigningSecret({ source }: SigningSender, options: SenderOptions): Promise<EncodedKey> {
   const encoding = toEncoding(options.encoding);
   if (source === undefined || hasSecretOption(options)) return { secret: await readSecretOption(options), encoding };
   if (encoding !== undefined) throw usageError('--encoding requires --secret-env or --secret-file');
@@ -144,7 +138,7 @@ export async function readRouteKeys({ routes }: Config, route: RouteConfig): Pro
  * The URL that the sender signs; empty if it signs none. That of `--public-url` counts first, then the public URL of the route with the
  * path of `sentTo` or of the route, then `sentTo`.
  */
-export function toSignedUrl(sender: Sender, given: string | undefined, sentTo?: URL): string {
+export function toSignedUrl(sender: SigningSender, given: string | undefined, sentTo?: URL): string {
   const { scheme, publicUrl, path, source } = sender;
   if (!scheme.signsUrl) return '';
   const target = sentTo === undefined ? path : `${sentTo.pathname}${sentTo.search}`;

@@ -17,12 +17,6 @@ export interface DeliveryOptions extends SenderOptions {
   readonly timestamp?: string;
 }
 
-/** Options of the command. */
-export interface SignOptions extends DeliveryOptions {
-  readonly format: string;
-  readonly url?: string;
-}
-
 /** A signed delivery. */
 export interface SignedDelivery {
   readonly body: Buffer;
@@ -57,7 +51,14 @@ export async function readSignedDelivery(
 }
 
 /** Prints the headers. */
-export async function signDelivery(file: string | undefined, options: SignOptions, io: Io): Promise<number> {
+export async function signDelivery(
+  file: string | undefined,
+  options: DeliveryOptions & {
+    readonly format: string;
+    readonly url?: string;
+  },
+  io: Io,
+): Promise<number> {
   if (options.format === 'curl' && file === undefined) throw usageError('--format curl requires a file with the body');
   const { headers, query, body, isBodyChanged = false } = await readSignedDelivery(file, options, io);
   const isText = options.format !== 'json' && options.format !== 'curl';

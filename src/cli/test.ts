@@ -15,18 +15,19 @@ import { toChoice } from './arguments.ts';
 
 import { EXIT, type Io } from './io.ts';
 
-/** Options of the command. */
-export interface TestOptions {
-  readonly run?: string;
-  readonly format: string;
-  readonly output?: string;
-}
-
 /** By config: its routes, and those that a request has reached. */
 type Coverage = Map<string, { readonly routes: readonly string[]; readonly reached: Set<string> }>;
 
 /** Exits with 0 if everything is as expected, with 1 if something is not, with 2 if something could not be run. */
-export async function testConfigs(files: readonly string[], options: TestOptions, io: Io): Promise<number> {
+export async function testConfigs(
+  files: readonly string[],
+  options: {
+    readonly run?: string;
+    readonly format: string;
+    readonly output?: string;
+  },
+  io: Io,
+): Promise<number> {
   const write = FORMATS[toChoice(options.format, Object.keys(FORMATS), '--format')] as (typeof FORMATS)[string];
   const pattern = options.run === undefined ? undefined : toPattern(options.run);
   const coverage: Coverage = new Map();

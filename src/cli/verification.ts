@@ -2,7 +2,7 @@
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
-import { type AnalysisInput, type Explanation, type Finding, readWholeHead } from '../diagnostics/explain/analysis.ts';
+import { type AnalysisInput, type ExplainFinding, type Explanation, readWholeHead } from '../diagnostics/explain/analysis.ts';
 import { analyze } from '../diagnostics/explain/analyze.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
 import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
@@ -17,7 +17,7 @@ export interface Verification {
   readonly result: string;
   /** One per step. */
   readonly lines: readonly string[];
-  readonly findings: readonly Finding[];
+  readonly findings: readonly ExplainFinding[];
   /** Name of the key that verified it. */
   readonly key?: string;
 }
@@ -28,7 +28,7 @@ const COMMAND_BUDGET = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAU
 /** Verifies like the gates, but checks the timestamp after the signature, so that both are reported. */
 export async function verifyStepwise(analysisInput: AnalysisInput): Promise<Verification> {
   const { scheme, request } = analysisInput;
-  const explain = (): readonly Finding[] => explainNow(analysisInput, new Meter(COMMAND_BUDGET)).findings;
+  const explain = (): readonly ExplainFinding[] => explainNow(analysisInput, new Meter(COMMAND_BUDGET)).findings;
   const head = readWholeHead(analysisInput);
   if (head instanceof Refusal) {
     const line = `headers: ${head.detail ?? toMissing(scheme)}`;
@@ -53,7 +53,7 @@ function describe({ signatures }: SignedHead, { token }: Scheme): string {
   return `${signatures.length} signature${signatures.length === 1 ? '' : 's'}`;
 }
 
-interface Verified {
+interface VerificationResult {
   readonly key?: VerifyKey;
   readonly signedAt?: number | undefined;
   readonly problem?: string;
@@ -62,7 +62,7 @@ interface Verified {
 }
 
 /** The timestamp may be in the body, which is parsed only after its signature was verified. */
-async function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head: SignedHead): Promise<Verified> {
+async function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head: SignedHead): Promise<VerificationResult> {
   const { method, target, body = Buffer.alloc(0), receivedAt } = request;
   const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', query: toQuery(target), body };
   const usable = keys.flatMap(({ key }) => (key === undefined ? [] : [key]));

@@ -17,8 +17,8 @@ import {
   readRouteKeys,
   readSender,
   readSigningSecret,
-  type Sender,
   type SenderOptions,
+  type SigningSender,
   toSignedUrl,
 } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
@@ -59,7 +59,11 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
 }
 
 /** The keys of the route, or the one of the command line. */
-async function readKeysOf(sender: Sender, options: VerifyOptions, io: Io): Promise<Pick<AnalysisInput, 'keys' | 'others'>> {
+async function readKeysOf(
+  sender: SigningSender,
+  options: VerifyOptions,
+  io: Io,
+): Promise<Pick<AnalysisInput, 'keys' | 'others'>> {
   if (sender.source === undefined || hasSecretOption(options)) {
     const { secret, encoding } = await readSigningSecret(sender, options);
     return { keys: [toGivenKey(sender.scheme, secret, encoding, io)], others: [] };

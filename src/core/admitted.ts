@@ -33,7 +33,7 @@ export interface CheckedDestination {
 }
 
 /** The sender of a request, as far as the gates know it before the body is read. */
-export interface Sender {
+export interface VerifiedSender {
   readonly user: User | undefined;
   /** The name of the client certificate that the route accepts. */
   readonly certificateName: string | undefined;
@@ -45,7 +45,7 @@ export interface Admitted {
   readonly head: ParsedHead;
   /** The route's configured name. */
   readonly route: string;
-  readonly sender: Sender;
+  readonly sender: VerifiedSender;
   /** Undefined if the route verifies no signature. */
   readonly claimed: ClaimedEvent | undefined;
   /** Set only by the forward proxy. */

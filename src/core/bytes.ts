@@ -1,6 +1,9 @@
 /** Byte-level helpers that must not be lenient: canonical base64 and constant-time comparison. */
 import { timingSafeEqual } from 'node:crypto';
 
+/** A size in bytes. */
+export type Bytes = number;
+
 /** Compares in time that depends only on the lengths. Returns false for unequal lengths, where `timingSafeEqual` throws. */
 export function isEqualInConstantTime(a: Buffer, b: Buffer): boolean {
   return a.length === b.length && timingSafeEqual(a, b);

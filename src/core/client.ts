@@ -2,7 +2,7 @@
 import type { Reason } from './refusal.ts';
 
 /** A client certificate from the TLS handshake, issued by a CA that the port trusts. */
-export interface ClientCertificate {
+export interface PresentedCertificate {
   /** The subject alternative names as `DNS:…`, `URI:…`, `email:…` and `IP Address:…`, and the common name as `CN:…`. */
   readonly names: readonly string[];
   /** DER. */
@@ -25,7 +25,7 @@ export interface Client {
   /** The protocol that the client used: of the connection, or as reported by a trusted proxy. */
   readonly scheme: 'http' | 'https';
   /** The certificate of the connection itself. */
-  readonly certificate?: ClientCertificate;
+  readonly certificate?: PresentedCertificate;
   /** Why the connection's certificate is no longer valid; `certificate` is then absent. */
   readonly certificateEnd?: CertificateEnd;
 }

@@ -19,7 +19,7 @@ const INTERVAL_MS: Milliseconds = 100;
 const BURST_BYTES = 64 * 1024;
 const BYTES_PER_SECOND = 2 * 1024;
 
-interface Watched {
+interface WatchedConnection {
   readonly handle: TlsHandle;
   readonly below: NonNullable<TlsHandle['_parent']>;
   readonly onExceeded: (bytes: number) => void;
@@ -31,7 +31,7 @@ interface Watched {
 /** The connections that one timer watches. */
 class EmptyRecords {
   readonly #clock: Clock;
-  readonly #watched = new Set<Watched>();
+  readonly #watched = new Set<WatchedConnection>();
   #lookedAt: Milliseconds = 0;
   #isLooking = false;
 
@@ -60,7 +60,7 @@ class EmptyRecords {
     });
   }
 
-  #look(watched: Watched, refill: number): void {
+  #look(watched: WatchedConnection, refill: number): void {
     const { below, handle } = watched;
     const [all, content] = [below.bytesRead, handle.bytesRead];
     const empty = all - watched.all - 2 * (content - watched.content);

@@ -35,7 +35,7 @@ export function redactJson(text: Buffer, patterns: readonly JsonPattern[], maxBy
   return { text: redacted, count: found.length };
 }
 
-interface Search {
+interface RedactionSearch {
   /** Those that select the value at hand, or a part of it. */
   readonly patterns: readonly JsonPattern[];
   /** How many steps of them led here. */
@@ -44,7 +44,7 @@ interface Search {
 }
 
 /** No deeper than the longest pattern. */
-function collect(text: Buffer, span: JsonSpan, search: Search): void {
+function collect(text: Buffer, span: JsonSpan, search: RedactionSearch): void {
   const { patterns, depth, found } = search;
   if (patterns.some(({ steps }) => steps.length === depth) || text[span.from] === QUOTE) {
     found.push(span);
@@ -55,7 +55,7 @@ function collect(text: Buffer, span: JsonSpan, search: Search): void {
   for (const element of listElements(text, span)) descend(text, element, index++, search);
 }
 
-function descend(text: Buffer, span: JsonSpan, key: string | number, { patterns, depth, found }: Search): void {
+function descend(text: Buffer, span: JsonSpan, key: string | number, { patterns, depth, found }: RedactionSearch): void {
   const selecting = patterns.filter(({ steps }) => isSelecting(steps[depth], key));
   if (selecting.length > 0) collect(text, span, { patterns: selecting, depth: depth + 1, found });
 }

@@ -132,7 +132,7 @@ export const STAGES = ['arrived', 'route', 'content', 'login', 'timestamp', 'sig
 export type StageName = (typeof STAGES)[number];
 
 /** A response that sidegate sends instead of the app's. */
-export interface Reply {
+export interface HandshakeReply {
   readonly status: number;
   readonly contentType: string;
   /** Latin1. */
@@ -163,13 +163,13 @@ export class Refusal {
   readonly allow: readonly string[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   /** Sent instead of problem details, for senders that expect a specific response. */
-  readonly reply: Reply | undefined;
+  readonly reply: HandshakeReply | undefined;
   readonly claimedAt: EpochMilliseconds | undefined;
   readonly stage: StageName | undefined;
   /** Makes the type nominal: only `instanceof` distinguishes a refusal from a pass, so no object literal can take its place. */
   declare protected readonly nominal: true;
 
-  constructor(code: RefusalCode, reason: Reason, details: RefusalDetails, reply?: Reply) {
+  constructor(code: RefusalCode, reason: Reason, details: RefusalDetails, reply?: HandshakeReply) {
     const { detail, allow, retryAfterSeconds, claimedAt, stage } = details;
     this.code = code;
     this.reason = reason;
@@ -195,7 +195,7 @@ export type Proof =
       readonly reason: 'duplicate' | 'id_reused' | 'replayed_under_new_id';
     }
   | { readonly state: 'stale' }
-  | { readonly state: 'handshake'; readonly reply: Reply };
+  | { readonly state: 'handshake'; readonly reply: HandshakeReply };
 
 /** Builds the response with a 2xx status to an event that does not reach the app. Few files may import it (a lint rule enforces it). */
 export function acknowledge(proof: Proof, detail?: string): Refusal {

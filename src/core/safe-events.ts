@@ -92,17 +92,17 @@ type EventsOf<E> = E extends Server
 type ArgumentsOf<E, K extends keyof EventsOf<E>> = Extract<EventsOf<E>[K], unknown[]>;
 
 /** Node passes at most four arguments to a listener. */
-type Listener = (a?: unknown, b?: unknown, c?: unknown, d?: unknown) => unknown;
+type AnyListener = (a?: unknown, b?: unknown, c?: unknown, d?: unknown) => unknown;
 
 interface Emitter {
-  on(event: string, listener: Listener): unknown;
-  off(event: string, listener: Listener): unknown;
+  on(event: string, listener: AnyListener): unknown;
+  off(event: string, listener: AnyListener): unknown;
 }
 
 declare const isAdded: unique symbol;
 
 /** A listener as added by `onEvent`, for `offEvent`. Node's `off` would not find the function that the caller passed. */
-export type AddedListener = Listener & { readonly [isAdded]: true };
+export type AddedListener = AnyListener & { readonly [isAdded]: true };
 
 const escaped = channel(ESCAPED_ERRORS);
 
@@ -115,8 +115,8 @@ export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>
   event: K,
   listener: (...args: ArgumentsOf<E, K>) => unknown,
 ): AddedListener {
-  const call = listener as Listener;
-  const guarded: Listener = (a, b, c, d) => {
+  const call = listener as AnyListener;
+  const guarded: AnyListener = (a, b, c, d) => {
     try {
       const result = call(a, b, c, d);
       if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
@@ -134,8 +134,8 @@ export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & strin
   event: K,
   listener: (...args: ArgumentsOf<E, K>) => unknown,
 ): AddedListener {
-  const call = listener as Listener;
-  const guarded: Listener = (a, b, c, d) => {
+  const call = listener as AnyListener;
+  const guarded: AnyListener = (a, b, c, d) => {
     emitter.off(event, guarded);
     try {
       const result = call(a, b, c, d);

@@ -28,7 +28,7 @@ export function parseStrictJson(text: Buffer, bounds: JsonBounds, numbers: 'any'
   } catch {
     return toProblem('it is not valid JSON');
   }
-  const found: Found = { members: 0, isWellFormed: true, isFinite: true };
+  const found: JsonScan = { members: 0, isWellFormed: true, isFinite: true };
   inspect(
     value,
     found,
@@ -39,14 +39,14 @@ export function parseStrictJson(text: Buffer, bounds: JsonBounds, numbers: 'any'
   return found.isWellFormed ? { kind: 'value', value } : toProblem('a string contains an unpaired surrogate');
 }
 
-interface Found {
+interface JsonScan {
   members: number;
   isWellFormed: boolean;
   isFinite: boolean;
 }
 
 /** The depth is bounded. */
-function inspect(value: unknown, found: Found, checksStrings: boolean): void {
+function inspect(value: unknown, found: JsonScan, checksStrings: boolean): void {
   if (typeof value === 'string') {
     if (checksStrings && !value.isWellFormed()) found.isWellFormed = false;
   } else if (typeof value === 'number') {
@@ -56,7 +56,7 @@ function inspect(value: unknown, found: Found, checksStrings: boolean): void {
   } else if (typeof value === 'object' && value !== null) inspectMembers(value, found, checksStrings);
 }
 
-function inspectMembers(object: object, found: Found, checksStrings: boolean): void {
+function inspectMembers(object: object, found: JsonScan, checksStrings: boolean): void {
   for (const name of Object.keys(object)) {
     found.members++;
     if (checksStrings && !name.isWellFormed()) found.isWellFormed = false;

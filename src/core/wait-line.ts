@@ -2,7 +2,7 @@
 import type { Clock, Milliseconds } from './clock.ts';
 import { TurnQueue } from './turn-queue.ts';
 
-export interface Place<Request, Grant> {
+export interface LinePlace<Request, Grant> {
   readonly request: Request;
   readonly end: (grant: Grant | undefined) => void;
 }
@@ -16,7 +16,7 @@ export interface Waiting<Grant> {
 /** Callers that wait: groups take turns, and those of each wait in the order in which they came. */
 export class WaitLine<Request, Grant> {
   readonly #clock: Clock;
-  readonly #places = new TurnQueue<Place<Request, Grant>>();
+  readonly #places = new TurnQueue<LinePlace<Request, Grant>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -26,18 +26,18 @@ export class WaitLine<Request, Grant> {
     return this.#places.size;
   }
 
-  get places(): Iterable<Place<Request, Grant>> {
+  get places(): Iterable<LinePlace<Request, Grant>> {
     return this.#places;
   }
 
-  get first(): Place<Request, Grant> | undefined {
+  get first(): LinePlace<Request, Grant> | undefined {
     return this.#places.first;
   }
 
   /** `group`: the tenant, for one. `atMost`: how long to wait; by default until the caller leaves. */
   join(request: Request, group: string | undefined, atMost?: Milliseconds): Waiting<Grant> {
     const { promise, resolve } = Promise.withResolvers<Grant | undefined>();
-    const place: Place<Request, Grant> = {
+    const place: LinePlace<Request, Grant> = {
       request,
       end: (grant) => {
         cancel?.();

@@ -15,7 +15,7 @@ import type { RequestHandler } from '../http/server/server.ts';
 import type { TrustLevel } from '../telemetry/tracing/tracer.ts';
 import type { EgressProxy } from './egress-proxy/egress-proxy.ts';
 import { checkOriginal, writeAllowed } from './forward-auth/auth-response.ts';
-import type { Capacity, CapacityResult, Slot } from './pipeline/capacity.ts';
+import type { AppSlot, Capacity, CapacityResult } from './pipeline/capacity.ts';
 import { GuardedRequest, type GuardedRoute, type OrWaiting, rethrow, WAITING } from './pipeline/guarded-request.ts';
 import { type Passed, type RecordedRoute, type RequestRecord, VERIFIED_REFUSALS } from './pipeline/record.ts';
 import type { Routable } from './pipeline/route-groups.ts';
@@ -136,7 +136,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   readonly #ends: RequestEnds;
   readonly #find: ExchangeParts['find'];
   readonly #response: ClientResponse;
-  #slot: Slot | undefined;
+  #slot: AppSlot | undefined;
   #stopWatching: (() => void) | undefined;
   #cancelRevoked: CancelTimer | undefined;
 
@@ -245,7 +245,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   }
 
   /** Forwards to the app, and settles the claim. */
-  #forward(route: AppRoute, admitted: Admitted, slot: Slot): OrWaiting<Passed> {
+  #forward(route: AppRoute, admitted: Admitted, slot: AppSlot): OrWaiting<Passed> {
     const { claimed } = admitted;
     const { clock } = this.#ends.parts;
     const late = this.#findLate(route, admitted);

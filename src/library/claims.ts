@@ -6,7 +6,7 @@ import { LEASE_MARGIN_MS } from '../core/event.ts';
 import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
-import type { Settlement } from '../gateway/pipeline/settlements.ts';
+import type { ClaimSettlement } from '../gateway/pipeline/settlements.ts';
 import { type SeenIds, StoreUnavailable } from '../state/claims/seen-ids.ts';
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
@@ -48,7 +48,7 @@ export function createClaims(given: EventStore | DedupSettings, context: ClaimsC
     warn(`dedup.unsignedId: ${name} does not sign the ID, so a captured delivery is handled again under each invented ID`);
   const store = toSeenIds(settings.store);
   const settled: Promise<unknown>[] = [];
-  const settle = (settlement: Settlement): void => {
+  const settle = (settlement: ClaimSettlement): void => {
     if (settlement.of !== 'id') return;
     const { kind, key, token, fingerprint, retention } = settlement;
     const done = kind === 'confirm' ? store.confirm(key, token, fingerprint, retention) : store.release(key, token);

@@ -8,7 +8,7 @@
 export type Input = Uint8Array | string | object;
 
 /** An operation of WebCrypto, and its result once there is one. */
-class Operation<Result> {
+class Computation<Result> {
   readonly name: string;
   readonly inputs: readonly Input[];
   readonly start: () => Promise<Result>;
@@ -25,7 +25,7 @@ class Operation<Result> {
 const MAX_OPERATIONS = 1_000;
 
 /** The operations of the work that runs right now; undefined between two turns of it. Work never runs inside other work. */
-const CURRENT: { operations: Operation<unknown>[] | undefined } = { operations: undefined };
+const CURRENT: { operations: Computation<unknown>[] | undefined } = { operations: undefined };
 
 /** The result of an operation. Throws to stop the work that `compute` runs, if it must be computed first. */
 export function need<Result>(name: string, inputs: readonly Input[], start: () => Promise<Result>): Result {
@@ -33,17 +33,17 @@ export function need<Result>(name: string, inputs: readonly Input[], start: () =
   if (operations === undefined) throw new Error(`${name} outside of compute()`);
   const known = operations.find((each) => each.name === name && areSame(each.inputs, inputs));
   if (known !== undefined) return known.result as Result;
-  throw new Operation(name, inputs, start);
+  throw new Computation(name, inputs, start);
 }
 
 /** Runs `work` until everything that it needs is computed. All its cryptography must come before its first `await`. */
 export async function compute<Result>(work: () => Result | Promise<Result>): Promise<Result> {
-  const operations: Operation<unknown>[] = [];
+  const operations: Computation<unknown>[] = [];
   while (operations.length <= MAX_OPERATIONS) {
     try {
       return await runWith(operations, work);
     } catch (thrown) {
-      if (!(thrown instanceof Operation)) throw thrown;
+      if (!(thrown instanceof Computation)) throw thrown;
       thrown.result = await thrown.start();
       operations.push(thrown);
     }
@@ -51,7 +51,7 @@ export async function compute<Result>(work: () => Result | Promise<Result>): Pro
   throw new Error('the request needs too many operations');
 }
 
-function runWith<Result>(operations: Operation<unknown>[], work: () => Result): Result {
+function runWith<Result>(operations: Computation<unknown>[], work: () => Result): Result {
   CURRENT.operations = operations;
   try {
     return work();

@@ -63,8 +63,8 @@ export function memoryStore({ maxIds = DEFAULT_MAX_IDS }: { readonly maxIds?: nu
  * if (!result.ok) return result.response;
  */
 export function createVerifier(options: VerifierOptions): Verifier {
-  let prepared: Promise<Prepared> | undefined;
-  const prepare = (): Promise<Prepared> => {
+  let prepared: Promise<PreparedRoute> | undefined;
+  const prepare = (): Promise<PreparedRoute> => {
     prepared ??= prepareRoute(options);
     return prepared;
   };
@@ -84,7 +84,7 @@ export function createVerifier(options: VerifierOptions): Verifier {
         await result.release().catch(report);
         throw thrown;
       }
-      const { settle } = result as SettledDelivery;
+      const { settle } = result as SettleableDelivery;
       const response = handled instanceof Response ? handled : new Response(null, { status: 204 });
       await settle(response.status).catch(report);
       return response;
@@ -93,12 +93,12 @@ export function createVerifier(options: VerifierOptions): Verifier {
 }
 
 /** A delivery as `handle` settles it. */
-interface SettledDelivery extends VerifiedDelivery {
+interface SettleableDelivery extends VerifiedDelivery {
   settle(status: number): Promise<void>;
 }
 
 /** A compiled verifier. */
-interface Prepared {
+interface PreparedRoute {
   readonly route: GuardedRoute;
   readonly methods: readonly string[];
   readonly claims: Claims | undefined;
@@ -107,7 +107,7 @@ interface Prepared {
   readonly warnings: readonly string[];
 }
 
-async function check(prepared: Prepared, request: Request | RawRequest, now: number): Promise<VerifyResult> {
+async function check(prepared: PreparedRoute, request: Request | RawRequest, now: number): Promise<VerifyResult> {
   const { route, methods } = prepared;
   const head = toHead(request, now, crypto.randomUUID());
   if (head instanceof Refusal) return toRejected(prepared, head, request.method);
@@ -136,7 +136,7 @@ class LibraryRequest extends GuardedRequest<GuardedRoute> {
   }
 }
 
-function toVerified({ claims }: Prepared, { claimed }: Admitted): SettledDelivery {
+function toVerified({ claims }: PreparedRoute, { claimed }: Admitted): SettleableDelivery {
   if (claimed === undefined) throw new Error('the delivery was admitted without a verified event');
   const { claim, event } = claimed;
   const { id, kind, timestamp, keyName, body } = event;
@@ -155,12 +155,12 @@ function toVerified({ claims }: Prepared, { claimed }: Admitted): SettledDeliver
     confirm: () => settle((each) => each.confirm()),
     release: () => settle((each) => each.release()),
   };
-  return Object.defineProperty(delivery as unknown as SettledDelivery, 'settle', {
+  return Object.defineProperty(delivery as unknown as SettleableDelivery, 'settle', {
     value: (status: number) => settle((each) => settleByStatus(each, status)),
   });
 }
 
-function toRejected(prepared: Prepared, refusal: Refusal, method: string | undefined): RejectedDelivery {
+function toRejected(prepared: PreparedRoute, refusal: Refusal, method: string | undefined): RejectedDelivery {
   const { code, reason, detail, reply, allow } = refusal;
   const entry = REFUSALS[code];
   const status = reply?.status ?? prepared.statuses?.get(code) ?? entry.status;
@@ -178,7 +178,7 @@ function toRejected(prepared: Prepared, refusal: Refusal, method: string | undef
   return { ok: false, status, code, reason, detail, response: new Response(body, { status, headers }) };
 }
 
-async function prepareRoute(options: VerifierOptions): Promise<Prepared> {
+async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   const { preset, ...found } = await findScheme(options.scheme);
   const { receiverId } = options;
   if (receiverId !== undefined && !preset.signed.includes('receiverId'))
@@ -212,7 +212,7 @@ async function prepareRoute(options: VerifierOptions): Promise<Prepared> {
   };
 }
 
-interface FoundScheme extends Pick<Prepared, 'statuses' | 'acknowledgement'> {
+interface FoundScheme extends Pick<PreparedRoute, 'statuses' | 'acknowledgement'> {
   readonly preset: SchemeDescription;
 }
 

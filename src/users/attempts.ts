@@ -14,7 +14,7 @@ export interface AttemptsRule {
 export type AttemptKeys = readonly [string] | readonly [client: string, user: string];
 
 /** An attempt that was counted before the password is checked, or the ban that forbids it. */
-export type AttemptResult =
+export type LoginAttempt =
   | {
       readonly kind: 'taken';
       /** Reverts the count, because the attempt did not fail. */
@@ -28,7 +28,7 @@ export interface Attempts {
    * Counts one attempt for every key, in one atomic step. If a key is banned, nothing is counted, and a ban is never extended.
    * `take` and `refund` reject with StoreUnavailable. A `left` is greater than 0.
    */
-  take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult>;
+  take(keys: AttemptKeys, rule: AttemptsRule): Promise<LoginAttempt>;
   /** The remaining ban of a key, or 0. Rejects with StoreUnavailable. */
   findBan(key: string, rule: AttemptsRule): Promise<Milliseconds>;
   /** Forgets the failed attempts of a key, and thus its ban; false if there were none. Rejects with StoreUnavailable. */
@@ -67,7 +67,7 @@ const BAN_CACHE_MS: Milliseconds = 1_000;
 /** Caches bans, so that a banned client costs at most one round trip per second. Any entry may be evicted at the cost of a round trip. */
 export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { readonly maxBans: number }): Attempts {
   const bans = new Map<string, { readonly cachedUntil: Milliseconds; readonly endsAt: Milliseconds }>();
-  const refund = (keys: AttemptKeys, taken: AttemptResult & { readonly kind: 'taken' }): Promise<void> => {
+  const refund = (keys: AttemptKeys, taken: LoginAttempt & { readonly kind: 'taken' }): Promise<void> => {
     for (const key of keys) bans.delete(key);
     return taken.refund();
   };

@@ -1,5 +1,5 @@
 /** Bounds the memory of password hashing: each thread needs a fixed amount, plus the memory of the hash. */
-import type { Bytes } from './password-hash.ts';
+import type { Bytes } from '../core/bytes.ts';
 
 /** The stack, heap and code of one thread: the measured growth of the process per thread, minus the memory of its hash (docs/adr/0006). */
 const THREAD_BYTES: Bytes = 16 * 1024 * 1024;

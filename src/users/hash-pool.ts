@@ -34,7 +34,7 @@ export interface HashPoolLimits {
   readonly queue: number;
 }
 
-interface Waiting {
+interface WaitingJob {
   readonly job: HashJob;
   readonly resolve: (result: HashResult) => void;
   readonly reject: (error: Error) => void;
@@ -53,10 +53,10 @@ const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 1, maxOldGenerationSizeMb: 1
 export class HashPool {
   readonly #limits: HashPoolLimits;
   readonly #idle: Worker[] = [];
-  readonly #busy = new Map<Worker, Waiting>();
+  readonly #busy = new Map<Worker, WaitingJob>();
   /** First in turn, and without a limit, so that guesses lock out nobody who is working. The cache bounds how many passwords are known. */
-  readonly #known = new HashQueue<Waiting>();
-  readonly #unknown = new HashQueue<Waiting>();
+  readonly #known = new HashQueue<WaitingJob>();
+  readonly #unknown = new HashQueue<WaitingJob>();
   #knownInSuccession = 0;
   #threads: number;
   #isClosed = false;
@@ -84,7 +84,7 @@ export class HashPool {
     });
   }
 
-  #enqueue(waiting: Waiting, { realm, network, isKnown }: HashOwner): void {
+  #enqueue(waiting: WaitingJob, { realm, network, isKnown }: HashOwner): void {
     // An IPv6 subscriber has many networks.
     const path = [realm, toSite(network), network];
     if (isKnown) return this.#known.add(path, waiting);
@@ -96,7 +96,7 @@ export class HashPool {
     this.#unknown.add(path, waiting);
   }
 
-  #take(): Waiting | undefined {
+  #take(): WaitingJob | undefined {
     const isKnownNext = this.#unknown.size === 0 || this.#knownInSuccession < MAX_KNOWN_IN_SUCCESSION;
     const known = isKnownNext ? this.#known.take() : undefined;
     this.#knownInSuccession = known === undefined ? 0 : this.#knownInSuccession + 1;
@@ -127,7 +127,7 @@ export class HashPool {
     return worker;
   }
 
-  #start(worker: Worker, waiting: Waiting): void {
+  #start(worker: Worker, waiting: WaitingJob): void {
     this.#busy.set(worker, waiting);
     worker.postMessage(waiting.job);
   }

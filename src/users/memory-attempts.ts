@@ -1,8 +1,8 @@
 /** Attempts of one process, in bounded memory: a flood of addresses or user names never ends a ban early. */
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from './attempts.ts';
+import type { AttemptKeys, Attempts, AttemptsRule, LoginAttempt } from './attempts.ts';
 
-interface Count {
+interface FailureCount {
   failures: number;
   /** End of the window, or of the ban. */
   endsAt: Milliseconds;
@@ -30,8 +30,8 @@ class MemoryAttempts implements Attempts {
   readonly #clock: Clock;
   readonly #options: MemoryAttemptsOptions;
   /** Below their limit, in the order of their last attempt. */
-  readonly #counts = new Map<string, Count>();
-  readonly #bans = new Map<string, Count>();
+  readonly #counts = new Map<string, FailureCount>();
+  readonly #bans = new Map<string, FailureCount>();
   #nextPrune: Milliseconds = 0;
 
   constructor(clock: Clock, options: MemoryAttemptsOptions) {
@@ -39,7 +39,7 @@ class MemoryAttempts implements Attempts {
     this.#options = options;
   }
 
-  async take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult> {
+  async take(keys: AttemptKeys, rule: AttemptsRule): Promise<LoginAttempt> {
     const now = this.#clock.monotonic();
     for (const key of keys) {
       const left = this.#findBan(key, now);

@@ -1,10 +1,8 @@
 /** Parses stored password hashes, rates their strength, and creates new ones. */
 import { argon2Sync, randomBytes } from 'node:crypto';
 import { versions } from 'node:process';
+import type { Bytes } from '../core/bytes.ts';
 import { loadBcrypt } from './native-bcrypt.ts';
-
-/** A size in bytes. */
-export type Bytes = number;
 
 /** The supported hash formats. */
 export type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'ssha' | 'plain';

@@ -1,7 +1,9 @@
 /** The users of a realm at one moment, and the cost of a rejection. */
+
+import type { Bytes } from '../core/bytes.ts';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import type { CheckedHash } from './hash-pool.ts';
-import type { Bytes, PasswordHash } from './password-hash.ts';
+import type { PasswordHash } from './password-hash.ts';
 import type { UserEntry } from './users.ts';
 
 /** The entries of one source. */

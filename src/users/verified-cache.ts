@@ -13,7 +13,7 @@ export interface VerifiedCacheOptions {
 }
 
 /** A valid password that a client network sent. */
-export interface Proof {
+export interface PasswordProof {
   readonly digest: string;
   /** The stored hash that it matched. After the hash is changed, the proof is void. */
   readonly stored: string;
@@ -23,9 +23,9 @@ export interface Proof {
   knownUntil: Milliseconds;
 }
 
-interface Entry {
+interface CacheEntry {
   readonly network: string;
-  proofs: readonly Proof[];
+  proofs: readonly PasswordProof[];
   /** Wrong passwords that the network sent for the user while it was banned. */
   misses: number;
 }
@@ -51,7 +51,7 @@ export class VerifiedCache {
   readonly #key = createSecretKey(randomBytes(KEY_BYTES));
   readonly #computeHmac = createHmacFunction('sha256');
   /** Least recently used first. */
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, CacheEntry>();
   /** The keys of each network's entries, oldest first. */
   readonly #networks = new Map<string, Set<string>>();
 
@@ -77,7 +77,7 @@ export class VerifiedCache {
   }
 
   /** The proof with this digest, unless it has expired. */
-  find(network: string, user: string, digest: string): Proof | undefined {
+  find(network: string, user: string, digest: string): PasswordProof | undefined {
     const key = toKey(network, user);
     const entry = this.#entries.get(key);
     const proof = entry?.proofs.find((each) => each.digest === digest);
@@ -90,7 +90,7 @@ export class VerifiedCache {
     return proof;
   }
 
-  isFresh(proof: Proof): boolean {
+  isFresh(proof: PasswordProof): boolean {
     return this.#clock.monotonic() < proof.freshUntil;
   }
 

@@ -1,8 +1,8 @@
 /** Verifies user names and passwords: from the cache, or by hashing off the event loop. */
+import type { Bytes } from '../core/bytes.ts';
 import { type CancelTimer, type Clock, type Milliseconds, within } from '../core/clock.ts';
 import type { BasicCredentials } from './basic.ts';
 import type { HashOwner, HashPool } from './hash-pool.ts';
-import type { Bytes } from './password-hash.ts';
 import type { LivePassword, UserSet } from './user-set.ts';
 import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
 
@@ -13,15 +13,13 @@ export type CacheOutcome = 'hit' | 'miss' | 'joined';
 export type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'banned'; readonly left: Milliseconds };
 
 /** The matching password, or undefined if none matches. */
-export type VerifyResult = LivePassword | undefined | NotChecked;
+export type PasswordResult = LivePassword | undefined | NotChecked;
 
-/** An attempt that was counted before the password is checked, or the ban that forbids it. */
-export type Attempt =
+/** Counts an attempt of the client and the user before the password is checked; or the ban that forbids it. */
+export type TakeAttempt = () => Promise<
   | { readonly kind: 'taken' /** Reverts the count, because the attempt did not fail. */; refund(): Promise<void> }
-  | { readonly kind: 'banned'; readonly left: Milliseconds };
-
-/** Counts an attempt of the client and the user. */
-export type TakeAttempt = () => Promise<Attempt>;
+  | { readonly kind: 'banned'; readonly left: Milliseconds }
+>;
 
 /** The dependencies of a verifier. */
 export interface VerifierParts {
@@ -33,7 +31,7 @@ export interface VerifierParts {
 }
 
 /** A long-lived connection, such as a tunnel, that ends when the password that opened it is revoked. */
-interface Session {
+interface LoginSession {
   readonly user: string;
   readonly stored: string;
   readonly end: () => void;
@@ -50,17 +48,17 @@ const ANY_NETWORK = '';
 const MAX_BAN_WAIT_MS: Milliseconds = 5_000;
 
 /** Verifies the credentials of one realm. */
-export class Verifier {
+export class PasswordVerifier {
   readonly #parts: VerifierParts;
   readonly #cache: VerifiedCache;
   readonly #shared: VerifiedCache;
   /** Attempts in progress, by network and credentials: a browser that opens ten connections at once makes one attempt. */
-  readonly #flights = new Map<string, Promise<VerifyResult>>();
+  readonly #flights = new Map<string, Promise<PasswordResult>>();
   /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time, and one where they are known. */
-  readonly #hashes = new Map<string, Promise<VerifyResult>>();
+  readonly #hashes = new Map<string, Promise<PasswordResult>>();
   /** Checks that an attempt was counted for, by user and by network. A user name begins with a colon, as none contains one. */
-  readonly #counted = new Map<string, Set<Promise<VerifyResult>>>();
-  readonly #sessions = new Set<Session>();
+  readonly #counted = new Map<string, Set<Promise<PasswordResult>>>();
+  readonly #sessions = new Set<LoginSession>();
   #users: UserSet;
 
   constructor(users: UserSet, parts: VerifierParts) {
@@ -105,7 +103,7 @@ export class Verifier {
   }
 
   /** Checks the credentials. Concurrent requests of one network with the same credentials share one attempt. Rejects if the check fails. */
-  verify(credentials: BasicCredentials, network: string, take: TakeAttempt): Promise<VerifyResult> {
+  verify(credentials: BasicCredentials, network: string, take: TakeAttempt): Promise<PasswordResult> {
     const digest = this.#cache.toDigest(credentials, network);
     return this.#join(this.#flights, digest, () => this.#attempt(credentials, network, digest, take));
   }
@@ -117,14 +115,14 @@ export class Verifier {
 
   /** Calls `end` once, when the user is removed or the password becomes invalid, or now if it already is. The result unsubscribes. */
   onRevoked(user: string, { hash, notAfter }: LivePassword, end: () => void): () => void {
-    const session: Session = { user, stored: hash.text, end, cancelExpiry: () => undefined };
+    const session: LoginSession = { user, stored: hash.text, end, cancelExpiry: () => undefined };
     this.#sessions.add(session);
     this.#watchExpiry(session, notAfter);
     this.#endIfRevoked(session);
     return () => this.#drop(session);
   }
 
-  async #attempt(credentials: BasicCredentials, network: string, digest: string, take: TakeAttempt): Promise<VerifyResult> {
+  async #attempt(credentials: BasicCredentials, network: string, digest: string, take: TakeAttempt): Promise<PasswordResult> {
     const { user } = credentials;
     const proof = this.#cache.find(network, user, digest);
     // Proved before, so this is not a guess. Bans and counters do not apply; otherwise an attacker could lock out the user.
@@ -154,15 +152,15 @@ export class Verifier {
   async #checkCounted(
     credentials: BasicCredentials,
     network: string,
-    attempt: Attempt & { readonly kind: 'taken' },
-  ): Promise<VerifyResult> {
+    attempt: { refund(): Promise<void> },
+  ): Promise<PasswordResult> {
     // After the attempt is counted: before it, a client could try any number of passwords against the proofs of others.
     const result = this.#recallShared(credentials) ?? (await this.#hash(credentials, network, false));
     if (result !== undefined) await attempt.refund();
     return result;
   }
 
-  #note(names: readonly string[], check: Promise<VerifyResult>): void {
+  #note(names: readonly string[], check: Promise<PasswordResult>): void {
     for (const name of names) {
       const checks = this.#counted.get(name) ?? new Set();
       this.#counted.set(name, checks.add(check));
@@ -174,7 +172,7 @@ export class Verifier {
     }
   }
 
-  #remember(network: string, digest: string, user: string, result: VerifyResult): VerifyResult {
+  #remember(network: string, digest: string, user: string, result: PasswordResult): PasswordResult {
     if (result !== undefined && 'hash' in result) this.#cache.add(network, user, digest, result.hash.text);
     return result;
   }
@@ -188,14 +186,14 @@ export class Verifier {
     return known;
   }
 
-  #hash(credentials: BasicCredentials, network: string, isKnown: boolean): Promise<VerifyResult> {
+  #hash(credentials: BasicCredentials, network: string, isKnown: boolean): Promise<PasswordResult> {
     const digest = this.#shared.toDigest(credentials, ANY_NETWORK);
     const owner = { realm: this.#parts.realm, network, isKnown };
     // A known password must not wait for the turn of an unknown one.
     return this.#join(this.#hashes, `${digest}${isKnown}`, () => this.#check(credentials, digest, owner));
   }
 
-  async #check({ user, password }: BasicCredentials, digest: string, owner: HashOwner): Promise<VerifyResult> {
+  async #check({ user, password }: BasicCredentials, digest: string, owner: HashOwner): Promise<PasswordResult> {
     this.#parts.onCache('miss');
     const passwords = this.#users.find(user, this.#parts.clock.now());
     const hashes = passwords.map(({ hash: { algorithm, text } }) => ({ algorithm, text }));
@@ -208,13 +206,17 @@ export class Verifier {
     return match;
   }
 
-  #join(running: Map<string, Promise<VerifyResult>>, key: string, begin: () => Promise<VerifyResult>): Promise<VerifyResult> {
+  #join(
+    running: Map<string, Promise<PasswordResult>>,
+    key: string,
+    begin: () => Promise<PasswordResult>,
+  ): Promise<PasswordResult> {
     const joined = running.get(key);
     if (joined !== undefined) {
       this.#parts.onCache('joined');
       return joined;
     }
-    const result: Promise<VerifyResult> = begin().finally(() => {
+    const result: Promise<PasswordResult> = begin().finally(() => {
       // A new set of users clears the map, so another check may be in progress by now.
       if (running.get(key) === result) running.delete(key);
     });
@@ -226,7 +228,7 @@ export class Verifier {
     return this.#users.find(user, this.#parts.clock.now()).find(({ hash }) => hash.text === stored);
   }
 
-  #watchExpiry(session: Session, notAfter: number | undefined): void {
+  #watchExpiry(session: LoginSession, notAfter: number | undefined): void {
     if (notAfter === undefined) return;
     const left = Math.max(notAfter - this.#parts.clock.now(), 0);
     session.cancelExpiry = this.#parts.clock.after(left, () => {
@@ -234,14 +236,14 @@ export class Verifier {
     });
   }
 
-  #endIfRevoked(session: Session): boolean {
+  #endIfRevoked(session: LoginSession): boolean {
     if (!this.#sessions.has(session) || this.#findLive(session.user, session.stored) !== undefined) return false;
     this.#drop(session);
     session.end();
     return true;
   }
 
-  #drop(session: Session): void {
+  #drop(session: LoginSession): void {
     this.#sessions.delete(session);
     session.cancelExpiry();
   }

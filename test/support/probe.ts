@@ -5,7 +5,7 @@ import { Secret } from '../../src/core/secret.ts';
 import type { Outcome } from '../../src/diagnostics/probe/check.ts';
 import type { CountHandled } from '../../src/diagnostics/probe/check-context.ts';
 import { createClient, type Fields, type SendRequest } from '../../src/diagnostics/probe/client.ts';
-import { inspectScheme, type SigningKey } from '../../src/diagnostics/probe/probed-scheme.ts';
+import { inspectScheme } from '../../src/diagnostics/probe/probed-scheme.ts';
 import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
 import { runChecks } from '../../src/diagnostics/probe/run-checks.ts';
 import { createSample } from '../../src/diagnostics/probe/sample.ts';
@@ -13,6 +13,7 @@ import { findTarget } from '../../src/diagnostics/probe/target.ts';
 import { findPreset } from '../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
+import type { EncodedKey } from '../../src/verify/schemes/sign.ts';
 import { SECRET } from './deliveries.ts';
 
 /** What may differ from a plain probe. */
@@ -38,7 +39,7 @@ export async function probe(url: string, settings: ProbeSettings = {}): Promise<
   const preset = typeof scheme === 'string' ? findPreset(scheme) : scheme;
   const target = await findTarget(url, { ownedHost: undefined, resolve: async () => [] });
   if (preset === undefined || 'problem' in target) throw new Error('nothing to probe');
-  const key: SigningKey = { secret: new Secret(Buffer.from(settings.secret ?? SECRET)), encoding: undefined };
+  const key: EncodedKey = { secret: new Secret(Buffer.from(settings.secret ?? SECRET)), encoding: undefined };
   const report = await runChecks({
     scheme: inspectScheme(compileScheme(preset), key, settings.publicUrl ?? url),
     sample: createSample(preset, settings.template),

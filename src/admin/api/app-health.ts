@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { offEvent, onceEvent, runDetached } from '../../core/safe-events.ts';
 import { type AdminResponse, toPlain } from '../response.ts';
-import type { Endpoint } from '../router.ts';
+import type { AdminEndpoint } from '../router.ts';
 import { type AppProbeReply, type AppProbeRequest, probeApp } from './probe-app.ts';
 
 /** One probe of the app. */
@@ -24,7 +24,7 @@ const MAX_SHARED_AGE_MS: Milliseconds = 1_000;
 const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** The endpoints are public, because the kubelet connects from the node and has no token. */
-export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clock): Endpoint[] {
+export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clock): AdminEndpoint[] {
   return probes.map(({ container, kind, url, headers }) => {
     const shared = new SharedProbe({ url: new URL(url), headers, timeout: PROBE_TIMEOUT_MS }, clock);
     return {

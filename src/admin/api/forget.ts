@@ -9,7 +9,7 @@ import type { Logger } from '../../telemetry/log/logger.ts';
 import type { AdminMetrics } from '../admin-metrics.ts';
 import type { AdminLogEvent } from '../log-events.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
-import type { AdminRequest, Endpoint } from '../router.ts';
+import type { AdminEndpoint, AdminRequest } from '../router.ts';
 
 /** Whether a route remembers event IDs. */
 export interface ForgettingRoute {
@@ -34,7 +34,7 @@ const EXAMPLE = 'send {"id": "…"}, with the ID that the log and the journal sh
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 
 /** Builds the endpoint. */
-export function createForgetEndpoint(parts: ForgetParts): Endpoint {
+export function createForgetEndpoint(parts: ForgetParts): AdminEndpoint {
   return {
     path: '/routes/*/forget',
     method: 'POST',

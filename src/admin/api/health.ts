@@ -3,7 +3,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Exposition, ExpositionFormat } from '../../telemetry/metrics/openmetrics.ts';
 import { BudgetedExposition, toFormat } from '../exposition.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
-import type { Endpoint } from '../router.ts';
+import type { AdminEndpoint } from '../router.ts';
 
 /** The endpoints' dependencies. */
 export interface HealthParts {
@@ -19,21 +19,24 @@ export interface HealthParts {
   readonly stuckFor: () => Milliseconds | undefined;
 }
 
-/** The dependencies of the endpoints that every process has: the gate and the injector. */
-export type ProbedParts = Pick<HealthParts, 'clock' | 'notReadyBecause' | 'degradedBecause' | 'stuckFor'> & {
-  readonly metrics: Exposition;
-};
-
 const open = { method: 'GET', isOpen: true } as const;
 
 /** All are public: probes and scrapers have no token, and nothing in the responses is secret. */
-export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
+export function createHealthEndpoints(parts: HealthParts): AdminEndpoint[] {
   const keySet = { ...open, path: '/identity/jwks.json', respond: () => toJson(parts.toKeySet(), 'application/jwk-set+json') };
   return [...createProbedEndpoints(parts), keySet];
 }
 
 /** Metrics, liveness and readiness. */
-export function createProbedEndpoints({ metrics, clock, notReadyBecause, degradedBecause, stuckFor }: ProbedParts): Endpoint[] {
+export function createProbedEndpoints({
+  metrics,
+  clock,
+  notReadyBecause,
+  degradedBecause,
+  stuckFor,
+}: Pick<HealthParts, 'clock' | 'notReadyBecause' | 'degradedBecause' | 'stuckFor'> & {
+  readonly metrics: Exposition;
+}): AdminEndpoint[] {
   const budgeted = new BudgetedExposition(metrics, clock);
   return [
     { ...open, path: '/metrics', respond: ({ request }) => toExposition(budgeted, toFormat(request.headers.accept)) },

@@ -5,7 +5,7 @@ import type { AttemptEntry, AttemptJournal } from '../../telemetry/journal/attem
 import type { Journal, JournalEntry, JournalQuery } from '../../telemetry/journal/journal.ts';
 import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
-import type { Endpoint } from '../router.ts';
+import type { AdminEndpoint } from '../router.ts';
 
 const DECISION_FILTERS = ['route', 'code', 'reason', 'requestId'] as const;
 const ATTEMPT_FILTERS = ['endpoint', 'event', 'outcome'] as const;
@@ -13,7 +13,7 @@ const CODES: ReadonlySet<string> = new Set([...Object.keys(REFUSALS), 'forwarded
 const DEFAULT_LIMIT = 100;
 
 /** Builds the endpoint of decisions. */
-export function createJournalEndpoint(journal: Journal): Endpoint {
+export function createJournalEndpoint(journal: Journal): AdminEndpoint {
   return {
     path: '/journal',
     method: 'GET',
@@ -28,7 +28,7 @@ export function createJournalEndpoint(journal: Journal): Endpoint {
 }
 
 /** Builds the endpoint of attempts. */
-export function createAttemptsEndpoint(journal: AttemptJournal): Endpoint {
+export function createAttemptsEndpoint(journal: AttemptJournal): AdminEndpoint {
   return {
     path: '/journal/attempts',
     method: 'GET',
@@ -94,7 +94,7 @@ export interface CaptureSource {
 }
 
 /** Builds `GET /captures`, `GET /captures/{requestId}` and `DELETE /captures`: rejected deliveries of routes with `capture: failures`. */
-export function createCapturesEndpoints(captures: CaptureSource): Endpoint[] {
+export function createCapturesEndpoints(captures: CaptureSource): AdminEndpoint[] {
   return [
     { path: '/captures', method: 'GET', isOpen: false, respond: () => toJson({ captures: captures.list() }) },
     { path: '/captures', method: 'DELETE', isOpen: false, respond: () => toJson({ deleted: captures.clear() }) },

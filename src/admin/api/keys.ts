@@ -6,7 +6,7 @@ import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import { isWithinTime, type KeyRing } from '../../verify/keys/key-ring.ts';
 import { toJson } from '../response.ts';
-import type { Endpoint } from '../router.ts';
+import type { AdminEndpoint } from '../router.ts';
 import { adviseOnKey, type KeyFacts } from './key-advice.ts';
 
 /** A key, or a key set behind a URL. */
@@ -21,13 +21,6 @@ export interface KeyedRoute {
   readonly use: (key: string) => KeyUse;
 }
 
-/** The endpoint's dependencies. */
-export interface KeysParts {
-  readonly clock: Clock;
-  readonly evidence: KeyEvidence;
-  readonly routes: () => readonly KeyedRoute[];
-}
-
 /** The evidence about one key. */
 interface KeyRecord extends KeyUse {
   readonly config: NamedKey;
@@ -38,7 +31,11 @@ interface KeyRecord extends KeyUse {
 }
 
 /** Builds the endpoint. */
-export function createKeysEndpoint(parts: KeysParts): Endpoint {
+export function createKeysEndpoint(parts: {
+  readonly clock: Clock;
+  readonly evidence: KeyEvidence;
+  readonly routes: () => readonly KeyedRoute[];
+}): AdminEndpoint {
   return {
     path: '/keys',
     method: 'GET',
@@ -113,7 +110,7 @@ export interface OfferedTokenSource {
 }
 
 /** Builds `GET /handshakes` and `DELETE /handshakes`: secrets that senders offered, which an operator must enter at the sender. */
-export function createHandshakesEndpoints(tokens: OfferedTokenSource): Endpoint[] {
+export function createHandshakesEndpoints(tokens: OfferedTokenSource): AdminEndpoint[] {
   return [
     { path: '/handshakes', method: 'GET', isOpen: false, respond: () => toJson({ tokens: tokens.list() }) },
     { path: '/handshakes', method: 'DELETE', isOpen: false, respond: () => toJson({ deleted: tokens.clear() }) },

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { offEvent, onceEvent } from '../../core/safe-events.ts';
 import { type AdminResponse, toPlain } from '../response.ts';
-import type { Endpoint } from '../router.ts';
+import type { AdminEndpoint } from '../router.ts';
 
 /** The endpoint's dependencies. */
 export interface LeaveParts {
@@ -23,7 +23,7 @@ const SECONDS = /^\d{1,3}$/;
  * Other clients could otherwise make the gate close its connections for 15 minutes, and hold requests open. `?pause=` delays the
  * response by that many seconds, and thus the SIGTERM.
  */
-export function createLeaveEndpoint({ clock, leave }: LeaveParts): Endpoint {
+export function createLeaveEndpoint({ clock, leave }: LeaveParts): AdminEndpoint {
   let held = 0;
   const hold = async (seconds: number, socket: Socket): Promise<AdminResponse> => {
     if (seconds === 0) return LEAVING;

@@ -18,7 +18,7 @@ import { createLoginOperations, type LoginParts } from './login-operations.ts';
 import { failedLoginList, release, released } from './login-schemas.ts';
 import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
-import { isOfPage, Page } from './page.ts';
+import { ConsolePage, isOfPage } from './page.ts';
 import { createRedact } from './redaction.ts';
 import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 
@@ -56,7 +56,7 @@ export class Console {
   readonly #shared: SharedEntries;
   readonly #deliveries: DeliveryParts;
   readonly #router: ApiRouter;
-  readonly #page: Page;
+  readonly #page: ConsolePage;
 
   constructor(parts: ConsoleParts) {
     this.#parts = parts;
@@ -148,9 +148,9 @@ export class Console {
     return [...operations, createOpenapiOperation(operations, toDocumentOptions(version, outgoing), '/api/v1/openapi.json')];
   }
 
-  #createPage(): Page {
+  #createPage(): ConsolePage {
     const { routes, version, replica, password, outgoing } = this.#parts;
-    return new Page({
+    return new ConsolePage({
       authorize: (request, isAction) => this.#access.authorize(request, isAction),
       logOut: (request) => this.#access.logOut(request),
       deliveries: this.#deliveries,

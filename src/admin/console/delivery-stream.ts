@@ -24,7 +24,7 @@ const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
 
 /** Dependencies of the stream. */
-export interface StreamParts {
+export interface DeliveryStreamParts {
   readonly clock: Clock;
   readonly journal: Pick<Journal, 'recorded' | 'find'>;
   /** Requests of other replicas; undefined without Redis. */
@@ -40,7 +40,7 @@ export interface StreamParts {
 /** Whether a client's filters select a row. */
 type IsSelected = (row: Row) => boolean;
 
-interface Client {
+interface StreamClient {
   readonly response: ServerResponse;
   readonly owner: PauseOwner;
   readonly isSelected: IsSelected;
@@ -54,25 +54,25 @@ interface Client {
 }
 
 /** The requests of this replica, or of the others, that clients may not have seen. */
-interface Source {
+interface RowSource {
   /** The number of the last request. */
   readonly newest: number;
   /** The oldest first. */
-  readonly arrivals: readonly Arrival[];
+  readonly arrivals: readonly NumberedRow[];
 }
 
-interface Arrival {
+interface NumberedRow {
   readonly number: number;
   readonly row: Row;
 }
 
 /** The clients of the stream. */
 export class DeliveryStream {
-  readonly #parts: StreamParts;
-  readonly #clients = new Set<Client>();
+  readonly #parts: DeliveryStreamParts;
+  readonly #clients = new Set<StreamClient>();
   #timers: readonly CancelTimer[] = [];
 
-  constructor(parts: StreamParts) {
+  constructor(parts: DeliveryStreamParts) {
     this.#parts = parts;
   }
 
@@ -94,14 +94,14 @@ export class DeliveryStream {
     // After a restart, numbers start at 1 again: the client must reload the list.
     response.write(lastId !== undefined && seen === undefined ? 'event: reset\ndata: {}\n\n' : ': open\n\n');
     const start = seen ?? { seen: journal.recorded, seenShared: undefined };
-    const client: Client = { response, owner, isSelected, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
+    const client: StreamClient = { response, owner, isSelected, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
     this.#clients.add(client);
     onEvent(response, 'close', () => this.#remove(client));
     if (shared !== undefined) runDetached(this.#readShared(shared));
     if (this.#timers.length === 0) this.#timers = this.#start();
   }
 
-  #toSeen(lastId: string | undefined): Pick<Client, 'seen' | 'seenShared'> | undefined {
+  #toSeen(lastId: string | undefined): Pick<StreamClient, 'seen' | 'seenShared'> | undefined {
     const { instance, journal, shared } = this.#parts;
     const [, given, own, ofOthers] = EVENT_ID.exec(lastId ?? '') ?? [];
     if (given !== instance) return undefined;
@@ -116,7 +116,7 @@ export class DeliveryStream {
     return [flushing, clock.every(READ_INTERVAL_MS, () => runDetached(this.#readShared(shared)))];
   }
 
-  #remove(client: Client): void {
+  #remove(client: StreamClient): void {
     this.#clients.delete(client);
     if (this.#clients.size > 0) return;
     for (const cancel of this.#timers) cancel();
@@ -124,7 +124,7 @@ export class DeliveryStream {
   }
 
   /** New clients get only what arrives from now on: the list has all that is read now. */
-  async #readShared(shared: NonNullable<StreamParts['shared']>): Promise<void> {
+  async #readShared(shared: NonNullable<DeliveryStreamParts['shared']>): Promise<void> {
     await shared.read();
     if (!shared.isAvailable) return;
     for (const client of this.#clients) client.seenShared ??= shared.received;
@@ -141,7 +141,7 @@ export class DeliveryStream {
     for (const client of ready) this.#send(client, own, shared, format);
   }
 
-  #listOwn(clients: readonly Client[], context: () => ViewContext): Source {
+  #listOwn(clients: readonly StreamClient[], context: () => ViewContext): RowSource {
     const { journal } = this.#parts;
     const newest = journal.recorded;
     const missing = Math.max(...clients.map(({ seen }) => newest - seen));
@@ -152,7 +152,7 @@ export class DeliveryStream {
     };
   }
 
-  #listShared(clients: readonly Client[]): Source {
+  #listShared(clients: readonly StreamClient[]): RowSource {
     const { shared } = this.#parts;
     if (shared === undefined) return { newest: 0, arrivals: [] };
     const newest = shared.received;
@@ -162,7 +162,7 @@ export class DeliveryStream {
     return { newest, arrivals: entries.map((entry, index) => ({ number: first + index, row: toSharedRow(entry) })) };
   }
 
-  #send(client: Client, own: Source, shared: Source, format: (row: Row) => string): void {
+  #send(client: StreamClient, own: RowSource, shared: RowSource, format: (row: Row) => string): void {
     const { seen, seenShared, isSelected } = client;
     const ownFresh = own.arrivals.filter(({ number }) => number > seen);
     const sharedFresh = seenShared === undefined ? [] : shared.arrivals.filter(({ number }) => number > seenShared);
@@ -180,14 +180,14 @@ export class DeliveryStream {
     ]);
   }
 
-  #toAvailability(client: Client): string[] {
+  #toAvailability(client: StreamClient): string[] {
     const { shared } = this.#parts;
     if (shared === undefined || client.isMissingShared === !shared.isAvailable) return [];
     client.isMissingShared = !shared.isAvailable;
     return [`event: replicas\ndata: {"isAvailable":${shared.isAvailable}}\n\n`];
   }
 
-  #write(client: Client, events: readonly string[]): void {
+  #write(client: StreamClient, events: readonly string[]): void {
     const { clock, onDropped } = this.#parts;
     const now = clock.monotonic();
     if (events.length === 0 && now - client.writtenAt < KEEP_ALIVE_MS) return;

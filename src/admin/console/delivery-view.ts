@@ -20,15 +20,6 @@ export interface ViewContext {
   readonly address?: string | undefined;
 }
 
-/** The reader of a delivery, and where commands find its capture. */
-export interface DetailContext {
-  readonly isCaptured: boolean;
-  /** Of the admin port. */
-  readonly origin: string;
-  /** Why a stored body is not shown; undefined if it is. */
-  readonly bodyDenial: BodyDenial | undefined;
-}
-
 const PROXY = '_proxy';
 /** In which senders name the type of an event. Whether the signature covers it differs. */
 const TYPE_HEADERS = EVENT_TYPE_HEADERS.map((name) => new RegExp(`^${name}\t(.+)$`, 'm'));
@@ -65,7 +56,17 @@ export function toView(entry: JournalEntry, { replica, findRoute }: Pick<ViewCon
 }
 
 /** One request in full. */
-export function toDetailView(entry: JournalEntry, context: ViewContext, reader: DetailContext): DeliveryDetail {
+export function toDetailView(
+  entry: JournalEntry,
+  context: ViewContext,
+  reader: {
+    readonly isCaptured: boolean;
+    /** Of the admin port. */
+    readonly origin: string;
+    /** Why a stored body is not shown; undefined if it is. */
+    readonly bodyDenial: BodyDenial | undefined;
+  },
+): DeliveryDetail {
   const { line, details, explanation } = entry;
   const { isCaptured, origin, bodyDenial: denial } = reader;
   const { redact, secrets, address, replica } = context;

@@ -9,17 +9,17 @@ export class Html {
   }
 }
 
-type Value = Html | string | number | null | undefined | readonly Html[];
+type HtmlValue = Html | string | number | null | undefined | readonly Html[];
 
 const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 const SPECIAL = /[&<>"']/g;
 
 /** Escapes every interpolated text. Attributes must be written in double quotes. */
-export function html(strings: TemplateStringsArray, ...values: readonly Value[]): Html {
+export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
   return new Html(strings.reduce((text, part, index) => `${text}${toText(values[index - 1])}${part}`));
 }
 
-function toText(value: Value): string {
+function toText(value: HtmlValue): string {
   if (value === null || value === undefined) return '';
   if (value instanceof Html) return value.text;
   if (typeof value === 'object') return value.map(({ text }) => text).join('');

@@ -7,7 +7,7 @@ import { defineOperation, type Operation, toJson } from '../../http-api/operatio
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { RATE_INTERVAL_MS, type RateHistory, type RouteRates } from '../rate-history.ts';
 import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
-import { isClaimedOnly, OUTCOMES, type Outcome, toOutcome, toSkew } from './stages.ts';
+import { isClaimedOnly, OUTCOMES, type RequestOutcome, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */
 export interface LastReload {
@@ -119,7 +119,7 @@ function toLastMinutes(
   seconds: number,
 ): RouteOverview['lastMinutes'] {
   if (rates === null || rates.accepted.length === 0) {
-    const count = (outcome: Outcome): number => recent.filter((entry) => toOutcome(entry) === outcome).length;
+    const count = (outcome: RequestOutcome): number => recent.filter((entry) => toOutcome(entry) === outcome).length;
     return { seconds, requests: recent.length, failed: count('failed'), rejected: count('rejected') };
   }
   const [accepted, failed, rejected] = [rates.accepted, rates.failed, rates.rejected].map(sum) as [number, number, number];
@@ -144,17 +144,17 @@ function compareRoutes({ lastMinutes: a }: RouteOverview, { lastMinutes: b }: Ro
   );
 }
 
-interface Sample {
+interface MetricSample {
   readonly labels: Readonly<Record<string, string | number | undefined>>;
   readonly value: number;
 }
 
-async function readSamples(registers: readonly Registry[], name: string): Promise<readonly Sample[]> {
+async function readSamples(registers: readonly Registry[], name: string): Promise<readonly MetricSample[]> {
   const found = await registers[0]?.getSingleMetric(name)?.get();
-  return (found?.values ?? []) as readonly Sample[];
+  return (found?.values ?? []) as readonly MetricSample[];
 }
 
-function toTotals(samples: readonly Sample[]): RouteOverview['sinceStart'] {
+function toTotals(samples: readonly MetricSample[]): RouteOverview['sinceStart'] {
   const totals = { accepted: 0, rejected: {} as Record<string, number>, observed: {} as Record<string, number> };
   for (const { labels, value } of samples) {
     const reason = String(labels['reason']);
@@ -174,7 +174,10 @@ function toRecent(entries: readonly JournalEntry[], seconds: number): RouteOverv
   return {
     requests: entries.length,
     perSecond: seconds > 0 ? entries.length / seconds : 0,
-    outcomes: Object.fromEntries(OUTCOMES.map((name) => [name, outcomes.get(name)?.length ?? 0])) as Record<Outcome, number>,
+    outcomes: Object.fromEntries(OUTCOMES.map((name) => [name, outcomes.get(name)?.length ?? 0])) as Record<
+      RequestOutcome,
+      number
+    >,
     rejected: countReasons(outcomes.get('rejected') ?? []),
     overheadMs: toPercentiles(timed.map(({ overhead }) => overhead)),
     appMs: toPercentiles(timed.map(({ app }) => app)),

@@ -68,7 +68,7 @@ export function isOfPage(path: string): boolean {
 }
 
 /** The page of one gate. */
-export class Page {
+export class ConsolePage {
   readonly #parts: PageParts;
   readonly #files = new PageFiles();
 

@@ -62,17 +62,17 @@ export function selectPage(all: readonly Row[], query: DeliveryQuery, now: Epoch
 }
 
 /** Requests of one millisecond are in the order in which their replica finished them. */
-interface Position extends Omit<Row, 'view'> {
+interface RowPosition extends Omit<Row, 'view'> {
   readonly view: Pick<DeliveryView, 'id'>;
 }
 
-function toPosition(cursor: string | undefined): Position | undefined {
+function toPosition(cursor: string | undefined): RowPosition | undefined {
   const [, at, sequence, id] = CURSOR.exec(cursor ?? '') ?? [];
   return id === undefined ? undefined : { at: Number(at), sequence: Number(sequence), view: { id } };
 }
 
 /** Positive if the first is older. */
-function compare(first: Position, second: Position): number {
+function compare(first: RowPosition, second: RowPosition): number {
   if (first.at !== second.at) return second.at - first.at;
   if (first.sequence !== second.sequence) return second.sequence - first.sequence;
   if (first.view.id === second.view.id) return 0;

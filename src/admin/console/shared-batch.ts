@@ -13,13 +13,13 @@ const MAX_FINDINGS_CHARACTERS = 1_024;
 /** As where the journal truncates. */
 const ELLIPSIS = '...';
 
-interface Group {
+interface ReplicaEntries {
   readonly entries: JournalEntry[];
   /** Characters of those that were taken. */
   length: number;
 }
 
-interface Taken {
+interface TakenText {
   readonly sequence: number;
   readonly text: string;
 }
@@ -30,9 +30,9 @@ interface Taken {
  */
 export function selectBatch(newestFirst: readonly JournalEntry[], format: (entry: JournalEntry) => string): string[] {
   const groups = [newestFirst.filter(isVerified), newestFirst.filter((entry) => !isVerified(entry))].map(
-    (entries): Group => ({ entries: entries.slice(0, MAX_SHARED).reverse(), length: 0 }),
+    (entries): ReplicaEntries => ({ entries: entries.slice(0, MAX_SHARED).reverse(), length: 0 }),
   );
-  const taken: Taken[] = [];
+  const taken: TakenText[] = [];
   let length = 0;
   while (taken.length < MAX_SHARED) {
     const [group] = groups.filter(({ entries }) => entries.length > 0).sort((a, b) => a.length - b.length);

@@ -15,7 +15,7 @@ export interface Stage {
 
 /** Worst last; docs/console-api.md explains each. */
 export const OUTCOMES = ['forwarded', 'queued', 'answered', 'observed', 'rejected', 'failed'] as const;
-export type Outcome = (typeof OUTCOMES)[number];
+export type RequestOutcome = (typeof OUTCOMES)[number];
 
 const NO_CONNECTION = 'no connection';
 /** Why the app did not respond. */
@@ -28,7 +28,7 @@ const APP_FAILURES: Readonly<Partial<Record<Reason, string>>> = {
 const AGE = /^(\d{1,15}) s (old|ahead)$/;
 
 /** How the request ended. */
-export function toOutcome({ line: { code, status, reason, observed }, details }: JournalEntry): Outcome {
+export function toOutcome({ line: { code, status, reason, observed }, details }: JournalEntry): RequestOutcome {
   if (reason in APP_FAILURES) return 'failed';
   if (code !== 'forwarded' && code !== 'allowed') return status < 300 ? 'answered' : 'rejected';
   if (code === 'forwarded' && status >= 400) return 'failed';

@@ -91,18 +91,18 @@ export function ActionButton(props: ActionProps): JSX.Element {
   );
 }
 
-interface DialogProps extends ActionProps {
+interface ActionDialogProps extends ActionProps {
   readonly onClose: () => void;
 }
 
-type State =
+type DialogState =
   | { readonly kind: 'asking' }
   | { readonly kind: 'running'; readonly progress: Progress | undefined }
   | { readonly kind: 'done'; readonly result: ActionResult }
   | { readonly kind: 'failed'; readonly error: string };
 
-function ActionDialog({ action, of, onEnd, onClose }: DialogProps): JSX.Element {
-  const [state, setState] = useState<State>({ kind: 'asking' });
+function ActionDialog({ action, of, onEnd, onClose }: ActionDialogProps): JSX.Element {
+  const [state, setState] = useState<DialogState>({ kind: 'asking' });
   const abort = useRef(new AbortController());
   const result = useRef<HTMLDivElement>(null);
   useEffect(() => () => abort.current.abort(), []);

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ActionProvider } from './action.tsx';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
 import { isLocal, setLocal } from './format.ts';
-import { type Place, recallPlace, rememberPlace, usePlace } from './location.ts';
+import { type PageLocation, recallPlace, rememberPlace, usePlace } from './location.ts';
 import { LoginsView } from './logins-view.tsx';
 import { EventsView } from './outgoing/events.tsx';
 import { OutgoingView } from './outgoing/outgoing-view.tsx';
@@ -102,7 +102,7 @@ function User({ session: { canLogIn, user } }: { readonly session: Session }): J
 }
 
 /** After the login, the gate sends the browser to `/`. */
-function useReturn({ go }: Place): void {
+function useReturn({ go }: PageLocation): void {
   useEffect(() => {
     const search = recallPlace();
     if (search === null || location.search !== '') return;

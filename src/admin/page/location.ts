@@ -2,14 +2,14 @@
 import { useEffect, useState } from 'preact/hooks';
 
 /** The query of the address. */
-export interface Place {
+export interface PageLocation {
   readonly query: URLSearchParams;
   /** Changes parts of the query; null and '' remove one. */
   readonly go: (changes: Readonly<Record<string, string | readonly string[] | null>>) => void;
 }
 
 /** Renders again when the address changes. */
-export function usePlace(): Place {
+export function usePlace(): PageLocation {
   const [search, setSearch] = useState(location.search);
   useEffect(() => {
     const onChange = (): void => setSearch(location.search);
@@ -17,7 +17,7 @@ export function usePlace(): Place {
     return () => removeEventListener('popstate', onChange);
   }, []);
   const query = new URLSearchParams(search);
-  const go: Place['go'] = (changes) => {
+  const go: PageLocation['go'] = (changes) => {
     const next = toSearch(new URLSearchParams(location.search), changes);
     history.pushState(null, '', next === '' ? '/' : `/?${next}`);
     setSearch(location.search);
@@ -26,7 +26,7 @@ export function usePlace(): Place {
 }
 
 /** For the events of a form with these fields: each change applies at once, and Enter in a text. */
-export function toFormHandler({ go }: Place, names: readonly string[]): (event: Event) => void {
+export function toFormHandler({ go }: PageLocation, names: readonly string[]): (event: Event) => void {
   return (event) => {
     event.preventDefault();
     const { form } = event.target as HTMLInputElement;
@@ -35,7 +35,7 @@ export function toFormHandler({ go }: Place, names: readonly string[]): (event: 
   };
 }
 
-function toSearch(query: URLSearchParams, changes: Parameters<Place['go']>[0]): string {
+function toSearch(query: URLSearchParams, changes: Parameters<PageLocation['go']>[0]): string {
   for (const [name, value] of Object.entries(changes)) {
     query.delete(name);
     for (const each of typeof value === 'string' ? [value] : (value ?? [])) if (each !== '') query.append(name, each);

@@ -23,7 +23,7 @@ export interface WorkerStart {
 }
 
 /** A task for a worker; each gets one result. */
-export type Task =
+export type WorkerTask =
   | { readonly name: 'prepare'; readonly hash: string }
   | { readonly name: 'commit' }
   | { readonly name: 'reload-files'; readonly changed: readonly string[] }
@@ -32,7 +32,7 @@ export type Task =
 
 /** To a worker. `received`: the next report may follow. */
 export type ToWorker =
-  | { readonly kind: 'task'; readonly id: number; readonly task: Task }
+  | { readonly kind: 'task'; readonly id: number; readonly task: WorkerTask }
   | { readonly kind: 'enter'; readonly phase: ListenPhase }
   | { readonly kind: 'received' }
   | { readonly kind: 'flush' };

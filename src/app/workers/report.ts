@@ -4,7 +4,7 @@ import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import type { Capture, Captures } from '../../diagnostics/explain/captures.ts';
 import type { RouteMetrics } from '../../gateway/pipeline/route-metrics.ts';
-import type { Decision, Journal } from '../../telemetry/journal/journal.ts';
+import type { Journal, RecordedDecision } from '../../telemetry/journal/journal.ts';
 import {
   addChanges,
   type Combinations,
@@ -16,7 +16,7 @@ import {
 import type { OfferedTokens } from '../../verify/handshakes/offered-tokens.ts';
 
 /** A rejection that was analyzed after its decision was reported. */
-export interface Explanation {
+export interface ExplanationLines {
   readonly requestId: string;
   readonly lines: readonly string[];
 }
@@ -32,8 +32,8 @@ interface KeyTime {
 export interface WorkerReport {
   readonly counts: readonly FamilyChanges[];
   readonly keys: readonly KeyTime[];
-  readonly decisions: readonly Decision[];
-  readonly explanations: readonly Explanation[];
+  readonly decisions: readonly RecordedDecision[];
+  readonly explanations: readonly ExplanationLines[];
   readonly captures: readonly Capture[];
   readonly offers: readonly {
     readonly route: string;
@@ -82,7 +82,7 @@ export const COMBINED_GAUGES: Combinations = {
 /** Takes what happened since the last report; `explanations` is emptied. */
 export async function takeReport(
   { telemetry, metrics, routeParts, eventLoopMonitor }: ReportedParts,
-  explanations: Explanation[],
+  explanations: ExplanationLines[],
   hasGauges: boolean,
 ): Promise<WorkerReport> {
   const [registry] = metrics.registers as readonly [Registry];

@@ -3,8 +3,8 @@ import type { MessagePort } from 'node:worker_threads';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { Gate } from '../gate.ts';
-import type { FromWorker, Task, TaskResult, ToWorker } from './messages.ts';
-import { type Explanation, takeReport, type WorkerReport } from './report.ts';
+import type { FromWorker, TaskResult, ToWorker, WorkerTask } from './messages.ts';
+import { type ExplanationLines, takeReport, type WorkerReport } from './report.ts';
 
 /** The parts of a worker. */
 export interface WorkerLinkParts {
@@ -12,7 +12,7 @@ export interface WorkerLinkParts {
   readonly gate: Gate;
   readonly clock: Clock;
   /** Filled by the gate. */
-  readonly explanations: Explanation[];
+  readonly explanations: ExplanationLines[];
   readonly flush: () => void;
   readonly flushed: SharedArrayBuffer;
 }
@@ -55,12 +55,12 @@ export class WorkerLink {
     else runDetached(this.#run(message.id, message.task));
   }
 
-  async #run(id: number, task: Task): Promise<void> {
+  async #run(id: number, task: WorkerTask): Promise<void> {
     const value = await this.#toResult(task);
     this.#post({ kind: 'result', id, value });
   }
 
-  async #toResult(task: Task): Promise<TaskResult> {
+  async #toResult(task: WorkerTask): Promise<TaskResult> {
     const { gate, flush } = this.#parts;
     if (task.name === 'prepare') return { problems: await gate.prepareNext(task.hash) };
     if (task.name === 'report') return { report: await this.#takeReport(task.hasGauges) };

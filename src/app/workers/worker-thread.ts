@@ -4,7 +4,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary } from '../../core/errors.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
-import type { FromWorker, Task, TaskResult, ToWorker, WorkerStart } from './messages.ts';
+import type { FromWorker, TaskResult, ToWorker, WorkerStart, WorkerTask } from './messages.ts';
 import type { WorkerReport } from './report.ts';
 
 /** How a thread is started, and what it passes on. */
@@ -83,7 +83,7 @@ export class WorkerThread {
   }
 
   /** Resolves with the result, or with undefined if the worker is lost. */
-  run(task: Task): Promise<TaskResult | undefined> {
+  run(task: WorkerTask): Promise<TaskResult | undefined> {
     if (this.#isLost) return Promise.resolve(undefined);
     this.#isStopping ||= task.name === 'stop';
     const id = ++this.#lastTask;

@@ -12,13 +12,13 @@ import {
   visit,
   type YAMLMap,
 } from 'yaml';
-import type { Finding } from '../schema/issues.ts';
+import type { SchemaFinding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 import { readAnyFile, readStream, UnusableFile } from '../sources/bounded-read.ts';
 import { findVariables, parseDocuments, QUOTED } from './syntax.ts';
 
 /** A position in the file, 1-based. */
-export interface Position {
+export interface TextPosition {
   readonly line: number;
   readonly column: number;
 }
@@ -27,10 +27,10 @@ export interface Position {
 export interface YamlFile {
   readonly value: unknown;
   /** The position of a path in the file, or of its nearest parent that exists. */
-  readonly locate: (path: readonly PropertyKey[]) => Position | undefined;
+  readonly locate: (path: readonly PropertyKey[]) => TextPosition | undefined;
   readonly findVariables: () => readonly Problem[];
   /** Adds the position to a finding. */
-  readonly toProblem: (severity: Problem['severity'], finding: Finding) => Problem;
+  readonly toProblem: (severity: Problem['severity'], finding: SchemaFinding) => Problem;
 }
 
 /** The problems that prevented parsing. */
@@ -60,7 +60,7 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
     return { problems: [{ severity: 'error', file, ...toPosition(reserved, lineCounter), ...RESERVED_KEY }] };
   const value = toValue(document);
   if (value instanceof Error) return { problems: [toAliasProblem(file, value, document, lineCounter)] };
-  const locate = (path: readonly PropertyKey[], isAboutKey = false): Position | undefined =>
+  const locate = (path: readonly PropertyKey[], isAboutKey = false): TextPosition | undefined =>
     findPosition(document, path, isAboutKey, lineCounter);
   return {
     value,
@@ -153,7 +153,7 @@ function findPosition(
   path: readonly PropertyKey[],
   isAboutKey: boolean,
   lineCounter: LineCounter,
-): Position | undefined {
+): TextPosition | undefined {
   for (let length = path.length; length >= 0; length--) {
     const isExact = length === path.length;
     const node = findNode(document.contents, path.slice(0, length), isExact && isAboutKey);
@@ -163,7 +163,7 @@ function findPosition(
   return undefined;
 }
 
-function toPosition({ range }: Node, lineCounter: LineCounter): Position | undefined {
+function toPosition({ range }: Node, lineCounter: LineCounter): TextPosition | undefined {
   if (range === undefined || range === null) return undefined;
   const { line, col } = lineCounter.linePos(range[0]);
   return { line, column: col };

@@ -36,7 +36,7 @@ function toShown(masked: string): string {
   return toPrintable(masked.replaceAll(HIDDEN_RUN, '…'));
 }
 
-interface Token {
+interface ExcerptToken {
   readonly source: string;
   readonly offset: number;
   readonly isScalar: boolean;
@@ -58,7 +58,7 @@ function isIndicator(source: string): boolean {
   return source.trim() === '' || INDICATORS.includes(source) || BLOCK_HEADER.test(source);
 }
 
-function* toTokens(text: string): Generator<Token> {
+function* toTokens(text: string): Generator<ExcerptToken> {
   let offset = 0;
   let isNextScalar = false;
   for (const source of new Lexer().lex(text)) {
@@ -98,7 +98,7 @@ function addShownPair({ key, value }: Pair, schemas: readonly JsonSchema[], show
 }
 
 /** Of a text that cannot be parsed, shows only the words that are keys somewhere in the schema. */
-function findKnownKeys(tokens: readonly Token[]): ReadonlySet<number> {
+function findKnownKeys(tokens: readonly ExcerptToken[]): ReadonlySet<number> {
   const known = new Set<string>();
   const walk = (schema: unknown): void => {
     if (typeof schema !== 'object' || schema === null) return;
@@ -106,7 +106,7 @@ function findKnownKeys(tokens: readonly Token[]): ReadonlySet<number> {
     for (const inner of Object.values(schema)) walk(inner);
   };
   walk(toJsonSchema());
-  const isKey = ({ source, isScalar: hasText }: Token, index: number): boolean =>
+  const isKey = ({ source, isScalar: hasText }: ExcerptToken, index: number): boolean =>
     hasText && known.has(source) && tokens[index + 1]?.source === ':';
   return new Set(tokens.filter(isKey).map(({ offset }) => offset));
 }

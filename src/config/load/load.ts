@@ -13,7 +13,7 @@ import { provideRetention } from '../schema/retention.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
 import { ConfigSchema } from '../schema/schema.ts';
 import { type FakeSources, withFakeSources } from '../sources/fake-sources.ts';
-import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
+import { parseYaml, readText, type TextPosition, type YamlFile } from './document.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
 
@@ -23,7 +23,7 @@ export interface LoadedConfig {
   /** Warnings only. */
   readonly problems: readonly Problem[];
   /** The position of a dotted path in the file, or of its nearest parent that exists. */
-  readonly locate: (path: string) => Position | undefined;
+  readonly locate: (path: string) => TextPosition | undefined;
   /** A digest of the file's text. */
   readonly hash: string;
 }
@@ -75,7 +75,7 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
   const { value, toFlag, problems: flagProblems, ratings: ofFlags } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
-  const locate = (path: string): Position | undefined => read.locate(path.split('.'));
+  const locate = (path: string): TextPosition | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toJsonSchema(), maxProblems);
     const flagged = ofFlags.map(({ severity, ...finding }) => toProblem(severity, finding));
@@ -109,15 +109,20 @@ function complete(data: z.output<typeof ConfigSchema>, file: string, { fakeSourc
   return { config, ratings, toOwnPath };
 }
 
-/** Options for checking the remainder of a config. */
-interface RestOptions {
-  readonly file: string;
-  readonly clock: Clock;
-  readonly options: LoadOptions;
-}
-
 /** Runs the rules on the parts that the schema accepts. A rule that reads a rejected part reports nothing. */
-function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, clock, options }: RestOptions) {
+function checkRest(
+  value: unknown,
+  issues: readonly z.core.$ZodIssue[],
+  {
+    file,
+    clock,
+    options,
+  }: {
+    readonly file: string;
+    readonly clock: Clock;
+    readonly options: LoadOptions;
+  },
+) {
   for (const depth of REMOVAL_DEPTHS) {
     const remainder = removeRejected(value, issues, depth);
     const parsed = remainder === undefined ? undefined : ConfigSchema.safeParse(remainder.value);

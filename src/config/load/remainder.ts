@@ -10,17 +10,13 @@ export interface Remainder {
   readonly removed: readonly Path[];
 }
 
-interface Issue {
-  readonly path: Path;
-}
-
 type Mutable = Record<PropertyKey, unknown>;
 
 /** Depths of the paths to remove: a setting within a section, or the whole section if the setting is required. */
 export const REMOVAL_DEPTHS = [2, 1] as const;
 
 /** Removes the setting (`depth` 2) or section (1) of each issue; undefined if nothing would be left to check. */
-export function removeRejected(value: unknown, issues: readonly Issue[], depth: number): Remainder | undefined {
+export function removeRejected(value: unknown, issues: readonly { readonly path: Path }[], depth: number): Remainder | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const paths = issues.map(({ path }) => path.slice(0, path[0] === 'routes' ? depth + 1 : depth));
   const copy = structuredClone(value) as Mutable;

@@ -1,9 +1,9 @@
 /** The findings of rules about the config: position, message, severity and fix. */
-import type { Finding } from '../schema/issues.ts';
+import type { SchemaFinding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 
 /** A finding with its severity. */
-export type Rating = Finding & { readonly severity: Problem['severity'] };
+export type Rating = SchemaFinding & { readonly severity: Problem['severity'] };
 
 /** Config path, from the top level down. */
 export type Path = readonly PropertyKey[];

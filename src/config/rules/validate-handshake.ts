@@ -6,10 +6,10 @@ import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** A handshake of the config, or of the library, whose token is not read from a file. */
-type HandshakeSettings = Omit<HandshakeConfig, 'verifyToken'> & { readonly verifyToken?: unknown };
+type CheckedHandshake = Omit<HandshakeConfig, 'verifyToken'> & { readonly verifyToken?: unknown };
 
 interface HandshakeSection extends Pick<WebhookConfig, 'description' | 'allowQuery'> {
-  readonly handshake?: HandshakeSettings | undefined;
+  readonly handshake?: CheckedHandshake | undefined;
 }
 
 /** Everything wrong or weak in it. */
@@ -62,9 +62,9 @@ function checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, p
 const MACS = { 'hmac-sha1': 'HMAC-SHA1', 'hmac-sha256': 'HMAC-SHA256' } as const;
 const TITLES: Readonly<Record<string, string>> = { x: 'X', linkedin: 'LinkedIn', braintree: 'Braintree' };
 
-type TokenForm = readonly [wording: string, hint: string, isSafe: (piece: Piece) => boolean];
+type TokenWording = readonly [wording: string, hint: string, isSafe: (piece: Piece) => boolean];
 
-const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenForm>> = {
+const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenWording>> = {
   body: ['the body alone', 'signed: [body]', (piece) => piece === 'body'],
   'text-and-body': [
     'the body, alone or after fixed text',
@@ -79,7 +79,7 @@ const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenForm>> =
 };
 
 /** A setting that this type ignores would suggest a check that never happens. */
-function checkUnused(handshake: HandshakeSettings, path: Path): Rating[] {
+function checkUnused(handshake: CheckedHandshake, path: Path): Rating[] {
   const { type, verifyToken, parameter, allowedOrigins, allowedRate, publicKey } = handshake;
   const rules = HANDSHAKES[type];
   const unused = [

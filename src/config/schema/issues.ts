@@ -7,7 +7,7 @@ import { hideInput, isShownAt, toShownKey } from './shown.ts';
 type Issue = z.core.$ZodIssue;
 
 /** A finding, with the config path that it concerns. */
-export interface Finding {
+export interface SchemaFinding {
   readonly path: readonly PropertyKey[];
   /** Default: `path`, with dots. */
   readonly shownPath?: string;
@@ -18,7 +18,7 @@ export interface Finding {
 }
 
 /** All findings of a failed parse, or the first `max`. */
-export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: number): Finding[] {
+export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: number): SchemaFinding[] {
   const located = issues.slice(0, max).flatMap((issue) => flatten(issue, []));
   const findings = located
     .slice(0, max)
@@ -27,7 +27,7 @@ export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: n
 }
 
 /** The messages of the schema quote what is written, which may be a secret where no value belongs. */
-function hide(finding: Finding, issue: Issue, schema: JsonSchema): Finding {
+function hide(finding: SchemaFinding, issue: Issue, schema: JsonSchema): SchemaFinding {
   const { path, message, hint } = finding;
   const { input } = issue;
   const isHidden = typeof input === 'string' && !isShownAt(schema, path, input);
@@ -48,7 +48,7 @@ function showKey(name: string, { code, input }: Issue, path: readonly PropertyKe
 }
 
 /** In `{ env:NAME }`, the key `env` is not missing. */
-function withoutConsequences(findings: readonly Finding[]): Finding[] {
+function withoutConsequences(findings: readonly SchemaFinding[]): SchemaFinding[] {
   const toText = (path: readonly PropertyKey[]): string => path.map(String).join('.');
   const joined = new Set(findings.filter(({ isAboutKey }) => isAboutKey).map(({ path }) => toText(path).replace(/:[^:]*$/, '')));
   return findings.filter(({ path, isAboutKey }) => isAboutKey || !joined.has(toText(path)));
@@ -77,7 +77,7 @@ function flatten(issue: Issue, base: readonly PropertyKey[]): LocatedIssue[] {
   return closest === undefined ? [{ issue, path }] : closest.flatMap((inner) => flatten(inner, path));
 }
 
-function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): Finding[] {
+function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): SchemaFinding[] {
   switch (issue.code) {
     case 'unrecognized_keys':
       return issue.keys.map((name) => describeUnknownKey(name, issue, path, schema));
@@ -129,7 +129,7 @@ function findMissingSpace(text: string, path: readonly PropertyKey[], schema: Js
   return `write a space after the colon: ${key}: ${isShownAt(schema, [...path, key], value) ? value : '…'}`;
 }
 
-function describeUnknownKey(name: string, issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): Finding {
+function describeUnknownKey(name: string, issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): SchemaFinding {
   const at = [...path, name];
   const message = `unknown key "${showKey(name, issue, at, schema)}"`;
   const missing = findMissingSpace(name, path, schema);
@@ -153,7 +153,7 @@ function toValueList(values: readonly string[]): string {
 }
 
 /** The suggestion comes before the list, because the list can be longer than a screen. */
-function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): Finding {
+function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): SchemaFinding {
   const list = toValueList(values);
   if (input === undefined) return { path, message: `missing: expected one of: ${list}` };
   if (typeof input === 'object') return { path, message: `expected one of: ${list}` };
@@ -165,7 +165,7 @@ function describeValue(values: readonly string[], input: unknown, path: readonly
   return { path, message: `unknown value "${String(input)}". Did you mean "${nearest}"?`, hint: `allowed values: ${list}` };
 }
 
-function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly PropertyKey[], schema: JsonSchema): Finding {
+function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly PropertyKey[], schema: JsonSchema): SchemaFinding {
   const expected = isDefault(issue) ? `expected ${toWord(issue.expected)}` : issue.message;
   const isMissing = issue.input === undefined;
   const message = isMissing ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;

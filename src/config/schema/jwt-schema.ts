@@ -116,15 +116,19 @@ export const certificate = z
   })
   .describe('Certificates of the sender at URLs that a header names. Used if the route has no keys.');
 
-/** The settings of a route that complete a description. */
-export interface RouteSettings {
-  readonly id: SchemeDescription['id'];
-  readonly receiverId: string | undefined;
-  readonly jwt: z.output<typeof jwtOptions> | undefined;
-}
-
 /** The description with the settings of the route. */
-export function completeDescription(base: SchemeDescription, { id, receiverId, jwt }: RouteSettings): SchemeDescription {
+export function completeDescription(
+  base: SchemeDescription,
+  {
+    id,
+    receiverId,
+    jwt,
+  }: {
+    readonly id: SchemeDescription['id'];
+    readonly receiverId: string | undefined;
+    readonly jwt: z.output<typeof jwtOptions> | undefined;
+  },
+): SchemeDescription {
   let description = id === undefined ? base : { ...base, id };
   if (receiverId !== undefined) description = withReceiverId(description, receiverId);
   if (jwt === undefined || base.jwt === undefined) return description;

@@ -1,6 +1,7 @@
 /** The notation of durations, sizes, addresses and other scalar values in the config. */
 import { isIP, isIPv4 } from 'node:net';
 import * as z from 'zod';
+import type { Bytes } from '../../core/bytes.ts';
 import { DURATION_UNITS, type EpochMilliseconds, type Milliseconds, parseDuration } from '../../core/clock.ts';
 import { isIpRange } from '../../core/ip-address.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
@@ -15,9 +16,6 @@ export const envName = z.string().regex(ENV_NAME, 'the name of an environment va
 export const filePath = z.string().min(1, 'a file path cannot be empty');
 /** A maximum number of things. */
 export const count = z.int().min(1).max(1_000_000);
-
-/** A size in bytes. */
-export type Bytes = number;
 
 /** An address to connect to; IPv6 hosts are without brackets. */
 export interface SocketAddress {

@@ -90,9 +90,9 @@ class HeaderProblem extends Error {
   }
 }
 
-type Fields = Promise<readonly (readonly [string, string])[]>;
+type OtlpFields = Promise<readonly (readonly [string, string])[]>;
 
-async function readSources(sources: NonNullable<NonNullable<TracingConfig['otlp']>['headers']>): Fields {
+async function readSources(sources: NonNullable<NonNullable<TracingConfig['otlp']>['headers']>): OtlpFields {
   return Promise.all(
     Object.entries(sources).map(async ([name, source]) => {
       const read = await readSecret(source);
@@ -102,7 +102,7 @@ async function readSources(sources: NonNullable<NonNullable<TracingConfig['otlp'
   );
 }
 
-async function readFixed(headers: OtelEnv['headers']): Fields {
+async function readFixed(headers: OtelEnv['headers']): OtlpFields {
   return headers.map(([name, value]) => toField(name, value));
 }
 

@@ -5,13 +5,13 @@ import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
 import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 
-interface Problem {
+interface UrlProblem {
   readonly problem: string;
   readonly hint: string;
 }
 
 /** A target with warnings, or what is wrong with the URL. */
-export type PostgresUrlRead = { readonly target: PostgresTarget; readonly warnings: readonly string[] } | Problem;
+export type PostgresUrlRead = { readonly target: PostgresTarget; readonly warnings: readonly string[] } | UrlProblem;
 
 const EXAMPLE =
   'write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password percent-encoded (/ as %2F)';
@@ -42,7 +42,7 @@ export async function readPostgresUrl(secret: Secret): Promise<PostgresUrlRead> 
   return { target: { ...place, tls }, warnings: findWarnings(url.searchParams, tls, isLocal) };
 }
 
-function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | Problem {
+function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | UrlProblem {
   const [user, password, database] = [url.username, url.password, url.pathname.slice(1)].map(decode);
   const host = url.searchParams.get('host') ?? decode(url.hostname.replace(/^\[(.*)\]$/, '$1'));
   if (user === undefined || password === undefined || database === undefined || host === undefined)
@@ -62,7 +62,7 @@ function decode(text: string): string | undefined {
 }
 
 /** Without `sslmode`, only a server on this machine is reached without TLS. */
-async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<PostgresTls | undefined | Problem> {
+async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<PostgresTls | undefined | UrlProblem> {
   const mode = parameters.get('sslmode') ?? (isLocal ? 'disable' : 'verify-full');
   const verify = Object.hasOwn(MODES, mode) ? MODES[mode] : undefined;
   if (verify === undefined) return { problem: `sslmode=${mode} is not supported`, hint: `set sslmode to ${MODE_NAMES}` };
@@ -80,7 +80,7 @@ async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<P
   return { verify: verify === 'none' && ca !== undefined ? 'ca' : verify, ca, certificate };
 }
 
-async function readPem(parameters: URLSearchParams, name: string): Promise<string | undefined | Problem> {
+async function readPem(parameters: URLSearchParams, name: string): Promise<string | undefined | UrlProblem> {
   const file = parameters.get(name);
   if (file === null) return undefined;
   if (!isAbsolute(file)) return { problem: `${name} is not an absolute path`, hint: 'write the whole path of the PEM file' };

@@ -28,7 +28,7 @@ const Har = z.object({
     ),
   }),
 });
-type Entry = z.output<typeof Har>['log']['entries'][number];
+type HarEntry = z.output<typeof Har>['log']['entries'][number];
 
 /** Reads the entry with this number, or the only one. */
 export function readHar(bytes: Buffer, number: string | undefined): Captured {
@@ -60,15 +60,15 @@ function parse(bytes: Buffer): z.output<typeof Har> {
   throw usageError(`the JSON is not an HTTP Archive: ${issue?.path.join('.')}: ${issue?.message}`);
 }
 
-function toEntry(entries: readonly Entry[], number: string | undefined): Entry {
-  if (number === undefined && entries.length === 1) return entries[0] as Entry;
+function toEntry(entries: readonly HarEntry[], number: string | undefined): HarEntry {
+  if (number === undefined && entries.length === 1) return entries[0] as HarEntry;
   const chosen = /^[0-9]{1,6}$/.test(number ?? '') ? entries[Number(number) - 1] : undefined;
   if (chosen !== undefined) return chosen;
   const list = entries.slice(0, 30).map(({ request: { method, url } }, i) => `\n  ${i + 1}: ${method} ${url.slice(0, 120)}`);
   throw usageError(`the HAR file contains ${entries.length} requests; select one with --entry NUMBER:${list.join('')}`);
 }
 
-function toBody(content: Entry['request']['postData']): Pick<Captured, 'body' | 'notes'> {
+function toBody(content: HarEntry['request']['postData']): Pick<Captured, 'body' | 'notes'> {
   const { text, encoding, params } = content ?? {};
   if (text !== undefined) {
     if (encoding === 'base64') return { body: Buffer.from(text, 'base64'), notes: [] };

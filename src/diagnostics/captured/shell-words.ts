@@ -39,14 +39,14 @@ function findLineEnd(text: string, at: number): number {
   return end === -1 ? text.length : end;
 }
 
-interface Piece {
+interface WordPiece {
   readonly text: string;
   readonly end: number;
   readonly isContinuation?: boolean;
 }
 
 /** Undefined where the command ends. */
-function readPiece(text: string, at: number): Piece | undefined {
+function readPiece(text: string, at: number): WordPiece | undefined {
   const rest = text.slice(at, at + 2);
   if (rest.startsWith("'")) return readSingle(text, at);
   if (rest === "$'") return readAnsi(text, at + 2);
@@ -63,19 +63,19 @@ function unknown(what: string): Error {
   return usageError(`the command line has ${what[0]}…, which only a shell can look up: put the value there`);
 }
 
-function readSingle(text: string, at: number): Piece {
+function readSingle(text: string, at: number): WordPiece {
   const end = text.indexOf("'", at + 1);
   if (end === -1) throw usageError("the command line has a ' without its end");
   return { text: text.slice(at + 1, end), end: end + 1 };
 }
 
-function readEscape(text: string, at: number): Piece {
+function readEscape(text: string, at: number): WordPiece {
   const line = /^\\\r?\n/.exec(text.slice(at, at + 3));
   if (line !== null) return { text: '', end: at + line[0].length, isContinuation: true };
   return { text: text[at + 1] ?? '\\', end: at + 2 };
 }
 
-function readDouble(text: string, start: number): Piece {
+function readDouble(text: string, start: number): WordPiece {
   let value = '';
   for (let at = start; at < text.length; at++) {
     const character = text[at] as string;
@@ -108,7 +108,7 @@ const NUMBER = /^(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|
 const HIGH_SURROGATE = /^d[89ab][0-9a-f]{2}$/i;
 
 /** $'…' (bash, ANSI-C quoting), as browsers write bodies in "Copy as cURL". */
-function readAnsi(text: string, start: number): Piece {
+function readAnsi(text: string, start: number): WordPiece {
   let value = '';
   for (let at = start; at < text.length; ) {
     const character = text[at] as string;

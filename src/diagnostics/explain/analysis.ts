@@ -54,7 +54,7 @@ export interface AnalysisInput {
 }
 
 /** One cause that the analysis found. */
-export interface Finding {
+export interface ExplainFinding {
   readonly cause: ExplainCause;
   /** A sentence for the operator; never contains a secret, a header value or parts of the body. */
   readonly text: string;
@@ -63,7 +63,7 @@ export interface Finding {
 
 /** The result: at least one finding, the most important first. */
 export interface Explanation {
-  readonly findings: readonly Finding[];
+  readonly findings: readonly ExplainFinding[];
   /** A candidate matched, so the cause is certain. */
   readonly isProven: boolean;
 }

@@ -4,7 +4,7 @@ import type { Refusal } from '../../core/refusal.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
 import type { VerifyKey } from '../../verify/schemes/scheme.ts';
 import { compileTwinTest, renameToTwins } from '../../verify/schemes/twins.ts';
-import { type AnalysisInput, type Explanation, type Finding, isRefused, readWholeHead } from './analysis.ts';
+import { type AnalysisInput, type ExplainFinding, type Explanation, isRefused, readWholeHead } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
@@ -13,14 +13,14 @@ import type { Meter } from './meter.ts';
 import { analyzeToken } from './token-hints.ts';
 
 /** Which parts a combination changes. */
-interface Shape {
+interface AnalysisShape {
   readonly head: boolean;
   readonly key: boolean;
   readonly body: boolean;
 }
 
 /** Likely ones first. Changes of the body come last, because its forms cost most. Three changes at once would prove little. */
-const SHAPES: readonly Shape[] = [
+const SHAPES: readonly AnalysisShape[] = [
   { head: false, key: false, body: false },
   { head: false, key: true, body: false },
   { head: true, key: false, body: false },
@@ -62,7 +62,7 @@ function withUsedNames(given: AnalysisInput): AnalysisInput {
 }
 
 /** Findings on the timestamp, which is in the head or, in some schemes, in the body. */
-function toTimes(analysisInput: AnalysisInput, head: SignedHead | Refusal): Finding[] {
+function toTimes(analysisInput: AnalysisInput, head: SignedHead | Refusal): ExplainFinding[] {
   const { scheme, request } = analysisInput;
   if (isRefused(head)) return [];
   if (head.timestamp !== undefined) return toTimeHints(analysisInput, head.timestamp);
@@ -104,7 +104,7 @@ interface Forms {
 }
 
 /** All combinations with the changes of one shape; yields undefined where other work can run. */
-function* combine({ heads, bodies, keys }: Forms, shape: Shape): Generator<Match | undefined> {
+function* combine({ heads, bodies, keys }: Forms, shape: AnalysisShape): Generator<Match | undefined> {
   for (const head of heads.all(shape.head)) {
     if (head === undefined) yield undefined;
     // A token does not depend on the body.
@@ -129,7 +129,7 @@ function isMatch({ request }: AnalysisInput, { head: form, body: { bytes } }: Ma
   return !isRefused(head) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
 }
 
-function toProven({ head, body, key }: Match, hints: readonly Finding[], times: readonly Finding[]): Explanation {
+function toProven({ head, body, key }: Match, hints: readonly ExplainFinding[], times: readonly ExplainFinding[]): Explanation {
   const parts: string[] = [];
   if (head.cause !== undefined) parts.push(head.text);
   if (body.cause !== undefined) parts.push(body.text);
@@ -142,7 +142,7 @@ function toProven({ head, body, key }: Match, hints: readonly Finding[], times: 
   return { findings: [...proven, ...times], isProven: true };
 }
 
-function toUnknown({ request: { body, headers }, scheme, publicUrl }: AnalysisInput, meter: Meter): Finding[] {
+function toUnknown({ request: { body, headers }, scheme, publicUrl }: AnalysisInput, meter: Meter): ExplainFinding[] {
   if (body === undefined) return [toFinding('unknown', 'the body was not kept, so no variant could be tried')];
   const tried = `none of ${meter.candidates} candidates matches${meter.isExceeded ? ', and the budget of the analysis was used up' : ''}`;
   if (scheme.signsUrl)

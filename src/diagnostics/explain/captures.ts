@@ -187,17 +187,20 @@ function toBytes(captures: readonly Capture[]): number {
   return captures.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-interface CaptureContext {
-  readonly route: string;
-  readonly client: string;
-  readonly redaction: CaptureRedaction;
-  readonly secrets: readonly Buffer[];
-}
-
 function toCapture(
   head: ParsedHead,
   { reason, detail }: Refusal,
-  { route, client, redaction, secrets }: CaptureContext,
+  {
+    route,
+    client,
+    redaction,
+    secrets,
+  }: {
+    readonly route: string;
+    readonly client: string;
+    readonly redaction: CaptureRedaction;
+    readonly secrets: readonly Buffer[];
+  },
 ): Capture {
   const { requestId, method, receivedAt, headers } = head;
   const fields = redaction.toFields(headers, secrets);

@@ -71,7 +71,7 @@ interface ClientUse {
   waiting: number;
 }
 
-interface Waiting {
+interface WaitingAnalysis {
   readonly client: ClientUse;
   readonly route: string;
   readonly requestId: string;
@@ -82,7 +82,7 @@ interface Waiting {
 export class Explainer {
   readonly #parts: ExplainerParts;
   readonly #options: ExplainerOptions;
-  readonly #queue: Waiting[] = [];
+  readonly #queue: WaitingAnalysis[] = [];
   readonly #buckets = new Map<string, Bucket>();
   readonly #cpu: CpuBudget;
   readonly #toNetwork = rememberClientNetworks();
@@ -175,7 +175,7 @@ export class Explainer {
     await pause();
   }
 
-  async #explain({ client, route, requestId, request }: Waiting): Promise<void> {
+  async #explain({ client, route, requestId, request }: WaitingAnalysis): Promise<void> {
     const { clock } = this.#parts;
     const measure = <T>(step: () => T): T => {
       const before = clock.monotonic();

@@ -5,7 +5,7 @@ import type { SignedHead } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Scheme } from '../../verify/schemes/scheme.ts';
 import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
-import { type AnalysisInput, type Finding, isRefused } from './analysis.ts';
+import { type AnalysisInput, type ExplainFinding, isRefused } from './analysis.ts';
 import { CAUSES } from './causes.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { toSeenPresets, toTwins } from './head-forms.ts';
@@ -18,12 +18,12 @@ const LEEWAY: Milliseconds = 60_000;
 const YEAR: Milliseconds = 31_536_000_000;
 
 /** Creates a finding, by default with the cause's fix. */
-export function toFinding(cause: ExplainCause, text: string, fix = CAUSES[cause].fix): Finding {
+export function toFinding(cause: ExplainCause, text: string, fix = CAUSES[cause].fix): ExplainFinding {
   return { cause, text, fix };
 }
 
 /** Findings on the head, as the route's scheme reads it. */
-export function toHeadHints(analysisInput: AnalysisInput, head: SignedHead | Refusal): Finding[] {
+export function toHeadHints(analysisInput: AnalysisInput, head: SignedHead | Refusal): ExplainFinding[] {
   if (!isRefused(head)) return [...toUnitHint(analysisInput), ...toAlgorithmHint(analysisInput, head)];
   const found = [...toPresetHints(analysisInput), ...toUnitHint(analysisInput)];
   if (head.reason === 'missing_signature') {
@@ -49,7 +49,7 @@ function toNeededHeaders({ description: { id, timestamp, signature, signed } }: 
   return names;
 }
 
-function toPresetHints(analysisInput: AnalysisInput): Finding[] {
+function toPresetHints(analysisInput: AnalysisInput): ExplainFinding[] {
   const twins = toTwins(analysisInput.scheme.description);
   return toSeenPresets(analysisInput).flatMap(({ preset, names }) => {
     const name = preset.signature?.header ?? '';
@@ -65,7 +65,7 @@ function toPresetHints(analysisInput: AnalysisInput): Finding[] {
 }
 
 /** Recognizes the unit by the instant that the value means in each unit. */
-function toUnitHint({ scheme: { description }, request: { headers, receivedAt } }: AnalysisInput): Finding[] {
+function toUnitHint({ scheme: { description }, request: { headers, receivedAt } }: AnalysisInput): ExplainFinding[] {
   const { timestamp } = description;
   if (timestamp === undefined || !('header' in timestamp.from)) return [];
   const { unit, from } = timestamp;
@@ -87,7 +87,7 @@ function toUnitHint({ scheme: { description }, request: { headers, receivedAt } 
 }
 
 /** A secret cannot verify signatures of a key pair, nor the reverse. */
-function toAlgorithmHint({ keys }: AnalysisInput, { signatures }: SignedHead): Finding[] {
+function toAlgorithmHint({ keys }: AnalysisInput, { signatures }: SignedHead): ExplainFinding[] {
   const known = new Set(keys.map(({ key }) => (key?.material as { algorithm?: string } | undefined)?.algorithm));
   const sent = [...new Set(signatures.map(({ algorithm }) => algorithm))];
   if (known.has(undefined) || keys.length === 0 || sent.length === 0 || sent.some((algorithm) => known.has(algorithm))) return [];
@@ -96,7 +96,10 @@ function toAlgorithmHint({ keys }: AnalysisInput, { signatures }: SignedHead): F
 }
 
 /** Why the timestamp is not accepted; empty if it is. */
-export function toTimeHints({ tolerance, request: { receivedAt } }: AnalysisInput, signedAt: EpochMilliseconds): Finding[] {
+export function toTimeHints(
+  { tolerance, request: { receivedAt } }: AnalysisInput,
+  signedAt: EpochMilliseconds,
+): ExplainFinding[] {
   const skew = receivedAt - signedAt;
   if (tolerance === undefined || Math.abs(skew) >= YEAR || (skew <= tolerance.past && -skew <= tolerance.future)) return [];
   const distance = Math.round(Math.abs(skew) / SECOND);

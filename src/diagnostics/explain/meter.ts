@@ -1,7 +1,7 @@
 /** Bounds the cost of one analysis for any request of an untrusted client. */
 
 /** The limits of one analysis. */
-export interface Budget {
+export interface AnalysisBudget {
   /** Bytes hashed or rewritten. */
   readonly bytes: number;
   /** Combinations tried. */
@@ -9,16 +9,16 @@ export interface Budget {
 }
 
 /** For a process that also serves requests. */
-export const DEFAULT_BUDGET: Budget = { bytes: 32 * 1024 * 1024, candidates: 2_000 };
+export const DEFAULT_BUDGET: AnalysisBudget = { bytes: 32 * 1024 * 1024, candidates: 2_000 };
 
 /** Measures an analysis against a budget. */
 export class Meter {
-  readonly #budget: Budget;
+  readonly #budget: AnalysisBudget;
   #bytes = 0;
   #candidates = 0;
   #isExceeded = false;
 
-  constructor(budget: Budget) {
+  constructor(budget: AnalysisBudget) {
     this.#budget = budget;
   }
 

@@ -38,14 +38,14 @@ export function parseLeniently(value: string, { signature }: SchemeDescription):
   return undefined;
 }
 
-interface Entry {
+interface SignatureEntry {
   readonly cause: LenientSignature['cause'];
   readonly text: string;
   readonly algorithm: Algorithm;
   readonly bytes: Buffer;
 }
 
-function parseEntry(entry: string, signature: SignatureDescription): Entry | undefined {
+function parseEntry(entry: string, signature: SignatureDescription): SignatureEntry | undefined {
   const own = signature.forms.find(({ prefix }) => entry.startsWith(prefix));
   const prefixes = own === undefined ? [ANY_PREFIX.exec(entry)?.[0] ?? '', ''] : [own.prefix, ANY_PREFIX.exec(entry)?.[0] ?? ''];
   for (const prefix of prefixes) {
@@ -84,7 +84,7 @@ function compare(
   found: Decoded & { readonly prefix: string; readonly algorithm: Algorithm },
   signature: SignatureDescription,
   form: SignatureDescription['forms'][number] | undefined,
-): Entry | undefined {
+): SignatureEntry | undefined {
   const { algorithm, bytes, encoding, isCanonical, prefix } = found;
   const differences: [LenientSignature['cause'], string][] = [];
   if (algorithm !== form?.algorithm) differences.push(['signature_algorithm', `as ${algorithm}, according to its length`]);

@@ -6,7 +6,7 @@ import { coversQueryOf } from '../../verify/schemes/coverage.ts';
 import type { Jwt } from '../../verify/schemes/scheme.ts';
 import { compileHashedContent } from '../../verify/schemes/token.ts';
 import { toQuery } from '../../verify/schemes/url.ts';
-import type { AnalysisInput, Explanation, Finding } from './analysis.ts';
+import type { AnalysisInput, ExplainFinding, Explanation } from './analysis.ts';
 import { toBodyForms } from './body-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import type { Meter } from './meter.ts';
@@ -37,13 +37,13 @@ function readBodyToken(jwt: Jwt, body: Buffer): ReturnType<Jwt['readClaims']> | 
   return token === undefined || 'problem' in token ? token : jwt.readClaims(token);
 }
 
-function toExpiry({ request: { receivedAt } }: AnalysisInput, { claims }: DecodedToken): Finding[] {
+function toExpiry({ request: { receivedAt } }: AnalysisInput, { claims }: DecodedToken): ExplainFinding[] {
   const { exp } = claims as { exp?: unknown };
   if (typeof exp !== 'number' || receivedAt < exp * 1_000) return [];
   return [toFinding('late', `the token expired ${Math.round(receivedAt / 1_000 - exp)} s before it arrived`)];
 }
 
-function toClaimHints({ listStrangeClaims }: Jwt, { claims }: DecodedToken): Finding[] {
+function toClaimHints({ listStrangeClaims }: Jwt, { claims }: DecodedToken): ExplainFinding[] {
   const wrong = listStrangeClaims(claims);
   if (wrong.length === 0) return [];
   const are = wrong.length === 1 ? 'is' : 'are';
@@ -51,7 +51,7 @@ function toClaimHints({ listStrangeClaims }: Jwt, { claims }: DecodedToken): Fin
 }
 
 /** Keys that have names, none of which is that of the token. */
-function toKeyHints({ keys }: AnalysisInput, { header }: DecodedToken): Finding[] {
+function toKeyHints({ keys }: AnalysisInput, { header }: DecodedToken): ExplainFinding[] {
   const { kid } = header as { kid?: unknown };
   const ids = keys.map(({ key }) => (key?.material as { id?: string } | undefined)?.id);
   if (typeof kid !== 'string' || ids.length === 0 || ids.includes(undefined) || ids.includes(kid)) return [];
@@ -64,7 +64,7 @@ function* findBody(
   named: Buffer | undefined,
   body: Buffer,
   meter: Meter,
-): Generator<void, Finding | undefined> {
+): Generator<void, ExplainFinding | undefined> {
   const digest = description.jwt?.bodyHash?.digest;
   const hashed = compileHashedContent(description)({ method, url: '', query: toQuery(target), body });
   if (digest === undefined || named === undefined || hashed instanceof Refusal) return undefined;

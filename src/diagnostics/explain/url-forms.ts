@@ -103,7 +103,7 @@ function toOriginForms({ request, publicUrl }: UrlInput, base: URL, hosts: reado
   return forms;
 }
 
-interface Credentials {
+interface UrlCredentials {
   readonly text: string;
   readonly fix: string;
   /** With `@`, or empty. */
@@ -111,7 +111,7 @@ interface Credentials {
 }
 
 /** User and password that the URL at the sender may have: clients send them as HTTP Basic. Never in a text. */
-function toCredentials(headers: HeaderFields, configured: string): Credentials[] {
+function toCredentials(headers: HeaderFields, configured: string): UrlCredentials[] {
   const [, encoded = ''] = /^basic ([A-Za-z0-9+/=]+)$/i.exec(headers.get('authorization') ?? '') ?? [];
   const sent = Buffer.from(encoded, 'base64').toString('latin1');
   const colon = sent.indexOf(':');

@@ -3,12 +3,13 @@ import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { pickMediaType } from '../../core/media-type.ts';
 import type { Tolerance } from '../../verify/schemes/description.ts';
+import type { EncodedKey } from '../../verify/schemes/sign.ts';
 import type { Fields, ProbeReply, ProbeResponse, SendRequest } from './client.ts';
-import { getField, type ProbedScheme, type SigningKey } from './probed-scheme.ts';
-import type { Sample } from './sample.ts';
+import { getField, type ProbedScheme } from './probed-scheme.ts';
+import type { ProbeSample } from './sample.ts';
 
 /** One delivery; `body` and `fields` are sent as they are, even if others were signed. */
-export interface Delivery {
+export interface ProbeDelivery {
   /** Distinguishes it from the check's other deliveries. */
   readonly label: string;
   readonly id: string;
@@ -20,14 +21,14 @@ export interface Delivery {
 }
 
 /** How a delivery differs from the default. */
-export interface DeliveryOptions {
+export interface ProbeDeliveryOptions {
   readonly label?: string;
   readonly id?: string;
   /** Age of its timestamp; negative: in the future. */
   readonly age?: Milliseconds;
   readonly timestamp?: EpochMilliseconds;
   readonly body?: (id: string, at: EpochMilliseconds) => Buffer;
-  readonly key?: SigningKey;
+  readonly key?: EncodedKey;
 }
 
 /** Whether the endpoint must accept or reject a delivery. */
@@ -51,8 +52,8 @@ export type CountHandled = (id: string) => Promise<number>;
 /** Options that all checks share. */
 export interface ContextOptions {
   readonly scheme: ProbedScheme;
-  readonly sample: Sample;
-  readonly key: SigningKey;
+  readonly sample: ProbeSample;
+  readonly key: EncodedKey;
   readonly clock: Clock;
   readonly tolerance: Tolerance;
   /** Sent with every request; a Content-Type replaces that of the scheme. */
@@ -67,8 +68,8 @@ export interface CheckContext extends Pick<ContextOptions, 'scheme' | 'sample' |
   readonly contentType: string;
   /** Of all checks so far. */
   readonly exchanges: readonly ProbeExchange[];
-  make(options?: DeliveryOptions): Delivery;
-  send(delivery: Delivery, expects: ExpectedDecision): Promise<ProbeReply>;
+  make(options?: ProbeDeliveryOptions): ProbeDelivery;
+  send(delivery: ProbeDelivery, expects: ExpectedDecision): Promise<ProbeReply>;
 }
 
 /** Stack traces of Node.js, Python, Java, Go and Ruby. */
@@ -104,14 +105,14 @@ export function createContexts(options: ContextOptions): (checkId: string) => Ch
   });
 }
 
-function makeDelivery({ scheme, sample, clock }: ContextOptions, over: DeliveryOptions): Delivery {
+function makeDelivery({ scheme, sample, clock }: ContextOptions, over: ProbeDeliveryOptions): ProbeDelivery {
   const { label = 'delivery', id = `probe_${randomBytes(12).toString('hex')}`, timestamp = clock.now() - (over.age ?? 0) } = over;
   const body = (over.body ?? sample.write)(id, timestamp);
   return { label, id, timestamp, body, fields: scheme.sign({ id, timestamp, body }, over.key) };
 }
 
 /** A response that contains the correct signature lets an attacker sign any event. */
-function findLeaks({ text }: ProbeResponse, delivery: Delivery, { scheme, key }: ContextOptions): Leak[] {
+function findLeaks({ text }: ProbeResponse, delivery: ProbeDelivery, { scheme, key }: ContextOptions): Leak[] {
   const correct = scheme.split(getField(scheme.sign(delivery), scheme.signatureName)).encoded;
   const isSent = delivery.fields.some(([, value]) => value.includes(correct));
   const secret = key.secret.expose().toString('latin1');

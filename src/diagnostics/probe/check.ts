@@ -1,6 +1,6 @@
 /** The definition of a check, and the two expectations that most checks have. */
 
-import { type CheckContext, type Delivery, type ExpectedDecision, isAccepted } from './check-context.ts';
+import { type CheckContext, type ExpectedDecision, isAccepted, type ProbeDelivery } from './check-context.ts';
 import type { ProbeReply } from './client.ts';
 import { getField } from './probed-scheme.ts';
 
@@ -8,7 +8,7 @@ import { getField } from './probed-scheme.ts';
 export const SEVERITIES = ['critical', 'major', 'minor'] as const;
 
 /** How bad a failure is. */
-export type Severity = (typeof SEVERITIES)[number];
+export type CheckSeverity = (typeof SEVERITIES)[number];
 
 /** `see`: the responses are correct, but only the app knows the rest, so a person must see for themselves. */
 export type Outcome = 'passed' | 'failed' | 'see' | 'not_applicable' | 'skipped';
@@ -40,7 +40,7 @@ export type Group = keyof typeof GROUPS;
 export interface Check {
   readonly id: string;
   readonly group: Group;
-  readonly severity: Severity;
+  readonly severity: CheckSeverity;
   readonly sent: string;
   readonly expected: string;
   /** The practical impact of a failure. */
@@ -56,21 +56,21 @@ export function notApplicable(why: string): CheckFinding {
 }
 
 /** A signature with another key, as an entry of the signature header. */
-export function toForeignEntry({ scheme }: CheckContext, delivery: Delivery): string {
+export function toForeignEntry({ scheme }: CheckContext, delivery: ProbeDelivery): string {
   const { prefix, encoded } = scheme.split(getField(scheme.sign(delivery, scheme.foreignKey), scheme.signatureName));
   return `${prefix}${encoded}`;
 }
 
 /** A delivery and its reply. */
 export interface Sent {
-  readonly delivery: Delivery;
+  readonly delivery: ProbeDelivery;
   readonly reply: ProbeReply;
 }
 
 /** Sends deliveries one after the other. */
 export async function sendAll(
   context: CheckContext,
-  deliveries: readonly Delivery[],
+  deliveries: readonly ProbeDelivery[],
   expects: ExpectedDecision,
 ): Promise<Sent[]> {
   const sent: Sent[] = [];
@@ -79,7 +79,7 @@ export async function sendAll(
 }
 
 /** Passes if all replies are 2xx. */
-export async function expectAccepted(context: CheckContext, ...deliveries: readonly Delivery[]): Promise<CheckFinding> {
+export async function expectAccepted(context: CheckContext, ...deliveries: readonly ProbeDelivery[]): Promise<CheckFinding> {
   const sent = await sendAll(context, deliveries, 'accept');
   return {
     outcome: sent.every(({ reply }) => isAccepted(reply)) ? 'passed' : 'failed',
@@ -89,7 +89,7 @@ export async function expectAccepted(context: CheckContext, ...deliveries: reado
 }
 
 /** Passes if there are responses to all, and none is 2xx. */
-export async function expectRejected(context: CheckContext, ...deliveries: readonly Delivery[]): Promise<CheckFinding> {
+export async function expectRejected(context: CheckContext, ...deliveries: readonly ProbeDelivery[]): Promise<CheckFinding> {
   const sent = await sendAll(context, deliveries, 'reject');
   const isRejected = sent.every(({ reply }) => 'status' in reply && !isAccepted(reply) && reply.status !== 429);
   return { outcome: isRejected ? 'passed' : 'failed', actual: describeReplies(sent), ...advise(sent) };

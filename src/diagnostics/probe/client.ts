@@ -4,7 +4,7 @@ import { Agent as HttpsAgent, request as openHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { guardCallback, onceEvent, onEvent } from '../../core/safe-events.ts';
-import type { Target } from './target.ts';
+import type { ProbeTarget } from './target.ts';
 
 /** Header fields, sent in this order and spelling. */
 export type Fields = readonly (readonly [string, string])[];
@@ -38,15 +38,6 @@ export interface NoResponse {
   readonly isConnected: boolean;
 }
 
-/** How to connect. */
-export interface ClientOptions {
-  readonly timeoutMs: Milliseconds;
-  readonly clock: Clock;
-  /** PEM. */
-  readonly ca: Buffer | undefined;
-  readonly isCertificateChecked: boolean;
-}
-
 /** Sends one request; never rejects. */
 export type SendRequest = (outgoing: Outgoing) => Promise<ProbeReply>;
 
@@ -54,7 +45,16 @@ const MAX_READ_BYTES = 65_536;
 const CHUNKS = 3;
 
 /** Creates a client for one target. */
-export function createClient(target: Target, options: ClientOptions): SendRequest {
+export function createClient(
+  target: ProbeTarget,
+  options: {
+    readonly timeoutMs: Milliseconds;
+    readonly clock: Clock;
+    /** PEM. */
+    readonly ca: Buffer | undefined;
+    readonly isCertificateChecked: boolean;
+  },
+): SendRequest {
   const isTls = target.url.protocol === 'https:';
   const open = isTls ? openHttps : openHttp;
   const host = target.url.hostname.replace(/^\[|\]$/g, '');

@@ -3,16 +3,11 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
-import type { SchemeDescription, SecretEncoding, SignatureDescription } from '../../verify/schemes/description.ts';
+import type { SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
 import type { Scheme } from '../../verify/schemes/scheme.ts';
+import type { EncodedKey } from '../../verify/schemes/sign.ts';
 import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
 import type { Fields } from './client.ts';
-
-/** A secret, and how to decode it. */
-export interface SigningKey {
-  readonly secret: Secret;
-  readonly encoding: SecretEncoding | undefined;
-}
 
 /** The parts of a delivery that can be signed. */
 export interface Signable {
@@ -22,7 +17,7 @@ export interface Signable {
 }
 
 /** The parts of a signature header's value. */
-export interface SignatureParts {
+export interface SplitSignature {
   /** Everything before the entry with the signature, including its separator. */
   readonly before: string;
   readonly prefix: string;
@@ -42,14 +37,14 @@ export interface ProbedScheme {
   readonly isTimestampSigned: boolean;
   /** Between two signatures; undefined if the header holds only one. */
   readonly separator: string | undefined;
-  sign(content: Signable, key?: SigningKey): Fields;
-  split(value: string): SignatureParts;
+  sign(content: Signable, key?: EncodedKey): Fields;
+  split(value: string): SplitSignature;
   /** Formats a timestamp. */
   toTimeText(at: EpochMilliseconds): string;
   /** A new random key for the same algorithm; undefined if the scheme cannot use one. */
-  readonly foreignKey: SigningKey | undefined;
+  readonly foreignKey: EncodedKey | undefined;
   /** A key that signs like an empty key; undefined if keys cannot be empty. */
-  readonly emptyKey: SigningKey | undefined;
+  readonly emptyKey: EncodedKey | undefined;
 }
 
 const SIGNABLE: Signable = { id: 'probe-a', timestamp: 1_700_000_000_000, body: Buffer.from('{"a":1}') };
@@ -57,7 +52,7 @@ const SIGNABLE: Signable = { id: 'probe-a', timestamp: 1_700_000_000_000, body: 
 const LENGTH_SLACK = 4;
 
 /** Inspects a scheme; `url`: for schemes that sign the URL. Throws SidegateError('user') for a secret that cannot sign. */
-export function inspectScheme(scheme: Scheme, key: SigningKey, url: string): ProbedScheme {
+export function inspectScheme(scheme: Scheme, key: EncodedKey, url: string): ProbedScheme {
   const { description } = scheme;
   const { signature, signed, id, timestamp } = description;
   if (signature === undefined) {
@@ -73,10 +68,10 @@ export function inspectScheme(scheme: Scheme, key: SigningKey, url: string): Pro
         : `${scheme.name} signs with a JSON Web Token, which this command does not forge`,
     );
   const sign = (content: Signable, by = key): Fields => scheme.sign({ ...content, method: 'POST', url }, by.secret, by.encoding);
-  const split = (value: string): SignatureParts => splitSignature(signature, value);
+  const split = (value: string): SplitSignature => splitSignature(signature, value);
   const ours = split(getField(sign(SIGNABLE), signature.header));
   const isBodySigned = signed.includes('body') || signed.includes('form');
-  const isLike = (other: SigningKey): boolean => {
+  const isLike = (other: EncodedKey): boolean => {
     const theirs = trySplit(() => split(getField(sign(SIGNABLE, other), signature.header)));
     if (theirs === undefined || theirs.prefix !== ours.prefix) return false;
     return signed.length === 0 || Math.abs(theirs.encoded.length - ours.encoded.length) <= LENGTH_SLACK;
@@ -117,7 +112,7 @@ function toTimestampName({ timestamp, signature }: SchemeDescription): string | 
 }
 
 /** The signature is the last entry; if two prefixes match, the longer one counts. */
-function splitSignature({ list, forms }: SignatureDescription, value: string): SignatureParts {
+function splitSignature({ list, forms }: SignatureDescription, value: string): SplitSignature {
   const at = list === undefined ? 0 : value.lastIndexOf(list) + 1;
   const entry = value.slice(at);
   const prefixes = forms.map(({ prefix }) => prefix).filter((prefix) => entry.startsWith(prefix));
@@ -125,7 +120,7 @@ function splitSignature({ list, forms }: SignatureDescription, value: string): S
   return { before: value.slice(0, at), prefix, encoded: entry.slice(prefix.length) };
 }
 
-function trySplit(split: () => SignatureParts): SignatureParts | undefined {
+function trySplit(split: () => SplitSignature): SplitSignature | undefined {
   try {
     return split();
   } catch {
@@ -134,7 +129,7 @@ function trySplit(split: () => SignatureParts): SignatureParts | undefined {
 }
 
 /** One key of each kind. */
-function toForeignKeys(): SigningKey[] {
+function toForeignKeys(): EncodedKey[] {
   const seed = randomBytes(32);
   const pairs = [generateKeyPairSync('ed25519'), generateKeyPairSync('ec', { namedCurve: 'P-256' })];
   const pems = pairs.map(({ privateKey }) => privateKey.export({ type: 'pkcs8', format: 'pem' }));

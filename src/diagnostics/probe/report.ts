@@ -1,7 +1,7 @@
 /** The report of a probe, as data, as text, as JSON, and as JUnit XML. */
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { type JunitCase, toJunit } from '../junit.ts';
-import { type Check, type CheckFinding, GROUPS, type Group, type Outcome, SEVERITIES, type Severity } from './check.ts';
+import { type Check, type CheckFinding, type CheckSeverity, GROUPS, type Group, type Outcome, SEVERITIES } from './check.ts';
 
 /** A check and what it found. */
 export interface CheckResult extends Omit<Check, 'run' | 'isLast'>, CheckFinding {
@@ -29,7 +29,7 @@ export function countOutcomes({ checks }: ProbeReport): Readonly<Record<Outcome,
 }
 
 /** Whether a check of this severity or a worse one failed. */
-export function hasFailed({ checks }: ProbeReport, least: Severity): boolean {
+export function hasFailed({ checks }: ProbeReport, least: CheckSeverity): boolean {
   return checks.some(
     ({ outcome, severity }) => outcome === 'failed' && SEVERITIES.indexOf(severity) <= SEVERITIES.indexOf(least),
   );

@@ -24,15 +24,6 @@ export const CHECKS: readonly Check[] = [
 /** Some checks send several requests at once; with more in parallel, the total would exceed eight. */
 export const MAX_PARALLEL = 5;
 
-/** Options of a run. */
-export interface RunOptions extends ContextOptions {
-  /** For the report. */
-  readonly target: string;
-  /** IDs of checks; empty: all. */
-  readonly only: readonly string[];
-  readonly parallel: number;
-}
-
 /** The endpoint could not be reached, so nothing can be said about its conformance. */
 export interface Unreachable {
   readonly unreachable: string;
@@ -42,7 +33,15 @@ const BASELINE = 'valid';
 const WRONG_KEY = 'wrong-key';
 
 /** Runs the checks. */
-export async function runChecks(options: RunOptions): Promise<ProbeReport | Unreachable> {
+export async function runChecks(
+  options: ContextOptions & {
+    /** For the report. */
+    readonly target: string;
+    /** IDs of checks; empty: all. */
+    readonly only: readonly string[];
+    readonly parallel: number;
+  },
+): Promise<ProbeReport | Unreachable> {
   const { clock, only } = options;
   const begun = clock.monotonic();
   const startedAt = clock.now();

@@ -7,7 +7,7 @@ import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
 
 /** Writes events as bodies. */
-export interface Sample {
+export interface ProbeSample {
   /** The events are JSON objects, so they can be written in several equivalent forms. */
   readonly isJson: boolean;
   /** Compact; `note` is added as a member. */
@@ -24,7 +24,7 @@ type ToEvent = (id: string, at: EpochMilliseconds) => Event;
 const NOTE = 'a test event; safe to ignore';
 
 /** Creates a sample in the format of the scheme's sender; without a template, the event describes itself. */
-export function createSample(description: SchemeDescription, template?: Buffer): Sample {
+export function createSample(description: SchemeDescription, template?: Buffer): ProbeSample {
   if (template === undefined)
     return toMediaForm(description.contentTypes[0] ?? '') === 'form' ? createFormSample() : createJsonSample(description);
   const given = parseObject(template);
@@ -33,12 +33,12 @@ export function createSample(description: SchemeDescription, template?: Buffer):
   return { isJson: false, write: () => template, writeOddly: () => template, writeLong: () => template };
 }
 
-function createFormSample(): Sample {
+function createFormSample(): ProbeSample {
   const write = (id: string): Buffer => Buffer.from(`${new URLSearchParams({ type: 'sidegate.probe', id, note: NOTE })}`);
   return { isJson: false, write, writeOddly: write, writeLong: write };
 }
 
-function createJsonSample(description: SchemeDescription, given?: Event): Sample {
+function createJsonSample(description: SchemeDescription, given?: Event): ProbeSample {
   const places = compilePlaces(description);
   const toEvent: ToEvent = (id, at) => {
     const event = given ?? { type: 'sidegate.probe', id, created: Math.floor(at / 1000), data: { note: NOTE } };

@@ -4,7 +4,7 @@ import { IpRanges } from '../../core/ip-address.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
 
 /** An endpoint, and the only addresses to connect to. */
-export interface Target {
+export interface ProbeTarget {
   readonly url: URL;
   readonly addresses: readonly string[];
   /** All addresses are loopback or private. */
@@ -21,7 +21,7 @@ const privateRanges = new IpRanges([...PRIVATE_IPV4, ...PRIVATE_IPV6]);
 export async function findTarget(
   text: string,
   { ownedHost, resolve }: { readonly ownedHost: string | undefined; readonly resolve: Resolve },
-): Promise<Target | { readonly problem: string }> {
+): Promise<ProbeTarget | { readonly problem: string }> {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol)) return { problem: `${text} is not an http or https URL` };
   if (url.username !== '' || url.password !== '') {

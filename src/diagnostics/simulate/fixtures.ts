@@ -1,7 +1,7 @@
 /** Loads a fixture file and the body files that it names; returns its tests, or all problems at once. */
 import { dirname, resolve } from 'node:path';
 import * as z from 'zod';
-import { type Position, parseYaml, readText } from '../../config/load/document.ts';
+import { parseYaml, readText, type TextPosition } from '../../config/load/document.ts';
 import { toFindings } from '../../config/schema/issues.ts';
 import { type JsonSchema, keepExamples } from '../../config/schema/json-schema.ts';
 import type { Problem } from '../../config/schema/problem.ts';
@@ -10,8 +10,8 @@ import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { FixturesSchema } from './fixtures-schema.ts';
 
-type Parsed = z.output<typeof FixturesSchema>;
-type ParsedStep = Parsed['tests'][number]['steps'][number];
+type ParsedFixtures = z.output<typeof FixturesSchema>;
+type ParsedStep = ParsedFixtures['tests'][number]['steps'][number];
 
 /** A request and its expected result. */
 export type FixtureStep = Omit<ParsedStep, 'request'> & {
@@ -21,7 +21,7 @@ export type FixtureStep = Omit<ParsedStep, 'request'> & {
     readonly content: Buffer | undefined;
     readonly isJson: boolean;
   };
-  readonly position: Position | undefined;
+  readonly position: TextPosition | undefined;
 };
 /** How to sign, and what to change afterwards. */
 export type SignConfig = NonNullable<FixtureStep['sign']>;
@@ -30,7 +30,7 @@ export type AppConfig = NonNullable<FixtureStep['app']>;
 /** One test. */
 export interface FixtureTest {
   readonly name: string;
-  readonly position: Position | undefined;
+  readonly position: TextPosition | undefined;
   readonly startsAt: EpochMilliseconds;
   readonly steps: readonly FixtureStep[];
 }
@@ -102,7 +102,7 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
 
 /** Reports steps that start before the previous step. */
 function checkOrder(
-  { steps }: Parsed['tests'][number],
+  { steps }: ParsedFixtures['tests'][number],
   path: readonly PropertyKey[],
   toProblem: Fixtures['toProblem'],
 ): Problem[] {

@@ -179,21 +179,21 @@ function toBehavior(app: AppConfig | undefined): AppBehavior {
   return { status, headers: toLines(rest.headers).flat(), body: Buffer.from(rest.body), after: rest.after as Milliseconds };
 }
 
-type Line = readonly [string, string];
+type HeaderLine = readonly [string, string];
 
-function toLines(headers: Readonly<Record<string, string | readonly string[]>>): Line[] {
+function toLines(headers: Readonly<Record<string, string | readonly string[]>>): HeaderLine[] {
   return Object.entries(headers).flatMap(([name, lines]) =>
-    (typeof lines === 'string' ? [lines] : lines).map((line): Line => [name, line]),
+    (typeof lines === 'string' ? [lines] : lines).map((line): HeaderLine => [name, line]),
   );
 }
 
 /** Headers of the fixture replace the generated ones. */
-function toHeaders(request: FixtureStep['request'], signed: Signed | undefined, length: number | undefined): Line[] {
+function toHeaders(request: FixtureStep['request'], signed: Signed | undefined, length: number | undefined): HeaderLine[] {
   const written = toLines(request.headers);
   const names = new Set(written.map(([name]) => name.toLowerCase()));
   const contentType = signed?.contentType ?? (request.isJson ? 'application/json' : undefined);
   const { user, password } = request;
-  const ours: Line[] = [
+  const ours: HeaderLine[] = [
     ['Host', request.host],
     ...(contentType === undefined ? [] : [['Content-Type', contentType] as const]),
     ...(signed?.headers ?? []),

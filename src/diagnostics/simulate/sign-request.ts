@@ -39,16 +39,8 @@ export interface Signed {
   readonly contentType: string | undefined;
 }
 
-/** The route, the time and the ID for signing. */
-export interface SigningContext {
-  readonly route: RouteConfig;
-  readonly now: EpochMilliseconds;
-  /** Used if the fixture has none. */
-  readonly id: string;
-}
-
 interface SignedOnce {
-  readonly headers: Fields;
+  readonly headers: RequestFields;
   readonly body: Buffer;
 }
 
@@ -61,7 +53,12 @@ const SECOND_MS = 1_000;
 export async function signRequest(
   config: SignConfig,
   unsigned: Unsigned,
-  context: SigningContext,
+  context: {
+    readonly route: RouteConfig;
+    readonly now: EpochMilliseconds;
+    /** Used if the fixture has none. */
+    readonly id: string;
+  },
 ): Promise<Signed | StepProblem> {
   const { webhook } = context.route;
   if (webhook === undefined)
@@ -165,16 +162,16 @@ function tamper(
   }
 }
 
-type Fields = [string, string][];
+type RequestFields = [string, string][];
 
 /** Takes the field that `source` names from `other`. */
-function replace(fields: Fields, other: Fields, source: object | undefined): Fields {
+function replace(fields: RequestFields, other: RequestFields, source: object | undefined): RequestFields {
   const name = source !== undefined && 'header' in source ? source.header : undefined;
   return fields.map((field, index) => (field[0] === name ? (other[index] ?? field) : field));
 }
 
 /** Takes the timestamp from `later`: its header, or its entry in the signature header. */
-function swapTimestamp(fields: Fields, later: Fields, { timestamp, signature }: SchemeDescription): Fields {
+function swapTimestamp(fields: RequestFields, later: RequestFields, { timestamp, signature }: SchemeDescription): RequestFields {
   if (timestamp === undefined || signature === undefined || !('entry' in timestamp.from))
     return replace(fields, later, timestamp?.from);
   const { entry, first } = timestamp.from;
@@ -192,7 +189,7 @@ function swapTimestamp(fields: Fields, later: Fields, { timestamp, signature }: 
 }
 
 /** A well-formed signature of another body; a token does not depend on the body, so it gets a suffix. */
-function toForged(valid: Fields, other: Fields): Fields {
+function toForged(valid: RequestFields, other: RequestFields): RequestFields {
   const isSame = valid.every(([, value], index) => other[index]?.[1] === value);
   const last = valid.length - 1;
   return isSame ? valid.map(([name, value], index) => [name, index === last ? `${value}x` : value]) : other;

@@ -62,14 +62,6 @@ function withoutEnvironment(config: Config): Config {
   };
 }
 
-/** Options of a simulation. */
-export interface SimulationOptions {
-  readonly file: string;
-  readonly startsAt: EpochMilliseconds;
-  /** Bodies of https responses, by URL; other URLs cannot be fetched. */
-  readonly remote: ReadonlyMap<string, string>;
-}
-
 /** A simulated gate; each has an empty store. */
 export class Simulator {
   readonly #clock: SimulatedClock;
@@ -78,7 +70,19 @@ export class Simulator {
   readonly #listen: ListenServer;
   #onLine: (line: RequestLine) => void = () => undefined;
 
-  constructor(ready: PreparedConfig, { file, startsAt, remote }: SimulationOptions) {
+  constructor(
+    ready: PreparedConfig,
+    {
+      file,
+      startsAt,
+      remote,
+    }: {
+      readonly file: string;
+      readonly startsAt: EpochMilliseconds;
+      /** Bodies of https responses, by URL; other URLs cannot be fetched. */
+      readonly remote: ReadonlyMap<string, string>;
+    },
+  ) {
     this.#clock = new SimulatedClock(startsAt);
     const { createUpstream } = this.#app;
     const inbox = { clock: this.#clock, queue: createQueue(this.#app), retention: Number.POSITIVE_INFINITY, isUsed: () => true };

@@ -18,7 +18,7 @@ export interface OriginalRequest {
 }
 
 /** One part of the request, and every field that may contain it. */
-interface Part<Value extends string = string> {
+interface RequestPart<Value extends string = string> {
   readonly name: string;
   readonly fields: readonly string[];
   /** The part of X-Original-URL that contains it. */
@@ -44,19 +44,19 @@ const SCHEMES: ReadonlyMap<string, OriginalRequest['scheme']> = new Map([
   ['wss', 'https'],
 ]);
 
-const METHOD: Part = {
+const METHOD: RequestPart = {
   name: 'method',
   fields: ['x-original-method', 'x-forwarded-method'],
   read: (value) => (TOKEN.test(value) ? value : undefined),
 };
-const URI: Part = { name: 'URI', fields: ['x-original-uri', 'x-forwarded-uri'], inUrl: 'uri', read: (value) => value };
-const HOST: Part = {
+const URI: RequestPart = { name: 'URI', fields: ['x-original-uri', 'x-forwarded-uri'], inUrl: 'uri', read: (value) => value };
+const HOST: RequestPart = {
   name: 'host',
   fields: ['x-original-host', 'x-forwarded-host'],
   inUrl: 'host',
   read: (value) => (isAuthority(value) ? value.toLowerCase() : undefined),
 };
-const SCHEME: Part<OriginalRequest['scheme']> = {
+const SCHEME: RequestPart<OriginalRequest['scheme']> = {
   name: 'scheme',
   fields: ['x-original-proto', 'x-forwarded-proto'],
   inUrl: 'scheme',
@@ -106,7 +106,11 @@ function readUrl(headers: HeaderFields): UrlParts | Refusal | undefined {
   return { scheme, host, uri };
 }
 
-function readPart<Value extends string>(part: Part<Value>, headers: HeaderFields, url: UrlParts | undefined): Value | Refusal {
+function readPart<Value extends string>(
+  part: RequestPart<Value>,
+  headers: HeaderFields,
+  url: UrlParts | undefined,
+): Value | Refusal {
   const values: (readonly [field: string, value: string])[] = [];
   for (const field of part.fields) {
     if (headers.count(field) > 1) return unclear(`repeated ${field}`);

@@ -11,17 +11,9 @@ import { containsSecret, MAX_ESCAPED_LENGTH } from '../../core/secret-search.ts'
 import { parseStrictJson } from '../../core/strict-json.ts';
 import type { BodyStored } from '../../telemetry/journal/body-metrics.ts';
 import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
-import { type BodyContent, StoredBodies } from '../../telemetry/journal/stored-bodies.ts';
+import { type RecordedBody, StoredBodies } from '../../telemetry/journal/stored-bodies.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { BodyRecorder, RequestRecord } from './record.ts';
-
-/** The settings of a route. */
-export interface BodySettings {
-  /** Of one body. */
-  readonly maxBytes: number;
-  readonly retention: Milliseconds;
-  readonly redact: readonly JsonPattern[];
-}
 
 /** The dependencies of the recorders. */
 export interface BodyRecordersParts {
@@ -70,7 +62,20 @@ export class BodyRecorders {
   }
 
   /** Creates the recorder of a route. If its settings have changed, its bodies are removed: they may contain what must now be redacted. */
-  open(route: string, { maxBytes, retention, redact }: BodySettings, description: SchemeDescription): BodyRecorder {
+  open(
+    route: string,
+    {
+      maxBytes,
+      retention,
+      redact,
+    }: {
+      /** Of one body. */
+      readonly maxBytes: number;
+      readonly retention: Milliseconds;
+      readonly redact: readonly JsonPattern[];
+    },
+    description: SchemeDescription,
+  ): BodyRecorder {
     const patterns = [...redact, ...toCredentials(description)];
     const text = JSON.stringify([maxBytes, retention, patterns]);
     if (this.#settings.get(route) !== text) this.#stored.forget(route);
@@ -130,12 +135,12 @@ interface ContentRules {
   readonly secrets: readonly Buffer[];
 }
 
-function toContent(body: Buffer, rules: ContentRules): BodyContent | BodyAbsence {
+function toContent(body: Buffer, rules: ContentRules): RecordedBody | BodyAbsence {
   return rules.patterns.length === 0 || body.length === 0 ? toBeginning(body, rules) : toRedacted(body, rules);
 }
 
 /** A truncated text is not JSON, so nothing in it could be redacted. */
-function toRedacted(body: Buffer, { maxBytes, patterns, secrets }: ContentRules): BodyContent | BodyAbsence {
+function toRedacted(body: Buffer, { maxBytes, patterns, secrets }: ContentRules): RecordedBody | BodyAbsence {
   if (body.length > maxBytes) return 'too_large';
   // In one interpretation: otherwise a repeated name could hide a value.
   if (parseStrictJson(body, BOUNDS).kind === 'problem') return 'not_json';
@@ -145,7 +150,7 @@ function toRedacted(body: Buffer, { maxBytes, patterns, secrets }: ContentRules)
   return containsSecret(text, secrets) ? 'has_secret' : { content: text, isTruncated: false, redactions: count };
 }
 
-function toBeginning(body: Buffer, { maxBytes, secrets }: ContentRules): BodyContent | BodyAbsence {
+function toBeginning(body: Buffer, { maxBytes, secrets }: ContentRules): RecordedBody | BodyAbsence {
   const length = toBoundary(body, maxBytes);
   const beginning = body.subarray(0, length);
   if (!isUtf8(beginning)) return 'not_text';

@@ -25,7 +25,7 @@ export interface CapacityLimits {
 }
 
 /** A request for a slot. */
-export interface SlotRequest {
+export interface AppSlotRequest {
   /** The client's address. */
   readonly address: string;
   /** Verified by a signature, a password or a certificate. */
@@ -35,7 +35,7 @@ export interface SlotRequest {
 }
 
 /** A slot and its holder; returned by `leave`. */
-export interface Slot extends Pick<SlotRequest, 'isVerified' | 'route'> {
+export interface AppSlot extends Pick<AppSlotRequest, 'isVerified' | 'route'> {
   readonly client: string;
   /** Set by `follow`. */
   response?: FollowedResponse;
@@ -43,7 +43,7 @@ export interface Slot extends Pick<SlotRequest, 'isVerified' | 'route'> {
 
 /** A response that may last as long as its client and the app like. */
 interface FollowedResponse extends ListElement {
-  readonly slot: Slot;
+  readonly slot: AppSlot;
   readonly response: Pick<ClientResponse, 'headersSent'>;
   readonly maxTime: Milliseconds;
   /** The response had not begun then. */
@@ -56,7 +56,7 @@ const SWEEP_INTERVAL_MS = 1_000;
 /** A route that has so many times the slots that are free gets no further one: some are left, however many routes have apps that hang. */
 const ROUTE_TO_FREE = 3;
 
-interface QueuedRequest extends Slot {
+interface QueuedRequest extends AppSlot {
   readonly resolve: (result: CapacityResult) => void;
   readonly cancel: CancelTimer;
 }
@@ -86,10 +86,10 @@ export class Capacity {
   readonly #clock: Clock;
   readonly #events: CapacityEvents;
   readonly #queue = new Set<QueuedRequest>();
-  readonly #entered: Tally;
-  readonly #queued: Tally;
+  readonly #entered: SlotTally;
+  readonly #queued: SlotTally;
   /** Long responses: as many again as there are slots, in the same shares. */
-  readonly #long: Tally;
+  readonly #long: SlotTally;
   readonly #followed = new UnorderedList<FollowedResponse>();
   #stopSweep: CancelTimer | undefined;
   readonly #toNetwork = rememberClientNetworks();
@@ -100,18 +100,18 @@ export class Capacity {
     this.#clock = clock;
     this.#events = events;
     const shares = toShares(limits);
-    this.#entered = new Tally(shares);
-    this.#long = new Tally(shares);
-    this.#queued = new Tally(scale(shares, limits.maxQueued));
+    this.#entered = new SlotTally(shares);
+    this.#long = new SlotTally(shares);
+    this.#queued = new SlotTally(scale(shares, limits.maxQueued));
   }
 
   /** The slot that a request would hold. */
-  toSlot({ address, isVerified, route }: SlotRequest): Slot {
+  toSlot({ address, isVerified, route }: AppSlotRequest): AppSlot {
     return { client: this.#toNetwork(address), isVerified, route };
   }
 
   /** Takes the slot now (`entered`), or returns a promise of how the wait for it ends. Each request that entered must leave. */
-  enter(slot: Slot): CapacityResult | Promise<CapacityResult> {
+  enter(slot: AppSlot): CapacityResult | Promise<CapacityResult> {
     if (this.#isClosed) return 'closed';
     if (this.#entered.findFull(slot) === undefined) {
       this.#take(slot);
@@ -132,13 +132,13 @@ export class Capacity {
   }
 
   /** A response that lasts longer than `maxTime` leaves its slot to other requests. Without room among the long ones, it keeps it. */
-  follow(slot: Slot, response: FollowedResponse['response'], maxTime: Milliseconds): void {
+  follow(slot: AppSlot, response: FollowedResponse['response'], maxTime: Milliseconds): void {
     slot.response = { slot, response, maxTime, before: this.#clock.monotonic(), isLong: false, listIndex: undefined };
     this.#followed.add(slot.response);
     this.#stopSweep ??= this.#clock.every(SWEEP_INTERVAL_MS, () => this.#sweep());
   }
 
-  leave(slot: Slot): void {
+  leave(slot: AppSlot): void {
     const { response } = slot;
     if (response !== undefined) this.#followed.remove(response);
     if (response?.isLong === true) this.#long.remove(slot);
@@ -163,7 +163,7 @@ export class Capacity {
   }
 
   /** Passes the slot on to the request that has waited longest among those within their shares. */
-  #free(slot: Slot): void {
+  #free(slot: AppSlot): void {
     this.#entered.remove(slot);
     this.#events.onInFlight(-1);
     if (this.#queue.size === 0) return;
@@ -191,7 +191,7 @@ export class Capacity {
     return this.#entered.count;
   }
 
-  #take(slot: Slot): void {
+  #take(slot: AppSlot): void {
     this.#entered.add(slot);
     this.#events.onInFlight(1);
   }
@@ -211,7 +211,7 @@ interface ClientCount {
 }
 
 /** Counts requests against their shares. */
-class Tally {
+class SlotTally {
   readonly #shares: Shares;
   readonly #clients = new Map<string, ClientCount>();
   readonly #routes = new Map<string, number>();
@@ -231,7 +231,7 @@ class Tally {
   }
 
   /** The share that is full for `slot`; undefined if none is. */
-  findFull({ client, isVerified, route }: Slot): FullShare | undefined {
+  findFull({ client, isVerified, route }: AppSlot): FullShare | undefined {
     if (this.isFull) return 'queue_full';
     const { all, unverified, client: clientMax, clientUnverified, partOfRoute } = this.#shares;
     const count = this.#clients.get(client);
@@ -246,7 +246,7 @@ class Tally {
     return route !== undefined && (this.#routes.get(route) ?? 0) >= ROUTE_TO_FREE * free ? 'route_share' : undefined;
   }
 
-  add({ client, isVerified, route }: Slot): void {
+  add({ client, isVerified, route }: AppSlot): void {
     const unverified = isVerified ? 0 : 1;
     if (route !== undefined) this.#routes.set(route, (this.#routes.get(route) ?? 0) + 1);
     const count = this.#clients.get(client);
@@ -259,7 +259,7 @@ class Tally {
     this.#unverified += unverified;
   }
 
-  remove({ client, isVerified, route }: Slot): void {
+  remove({ client, isVerified, route }: AppSlot): void {
     const unverified = isVerified ? 0 : 1;
     if (route !== undefined) this.#routes.set(route, (this.#routes.get(route) ?? 1) - 1);
     this.#all--;

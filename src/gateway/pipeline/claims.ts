@@ -132,7 +132,7 @@ function refuseForStore(
 }
 
 /** One wait. */
-export interface Wait<Outcome> {
+export interface ClaimWait<Outcome> {
   readonly clock: Clock;
   readonly timeout: Milliseconds;
   /** Undefined: not yet. A rejection ends the wait, which then rejects as well. */
@@ -155,7 +155,7 @@ export class ClaimWaiters {
   }
 
   /** Polls until there is an outcome; `full` if too many requests wait already, `timeout` if it takes too long. */
-  async wait<Outcome extends object>(wait: Wait<Outcome>): Promise<Outcome | 'full' | 'timeout'> {
+  async wait<Outcome extends object>(wait: ClaimWait<Outcome>): Promise<Outcome | 'full' | 'timeout'> {
     if (this.#count >= this.#max) {
       this.#onFull();
       return 'full';
@@ -169,7 +169,7 @@ export class ClaimWaiters {
   }
 }
 
-async function pollUntil<Outcome>({ clock, timeout, poll }: Wait<Outcome>): Promise<Outcome | undefined> {
+async function pollUntil<Outcome>({ clock, timeout, poll }: ClaimWait<Outcome>): Promise<Outcome | undefined> {
   const until = clock.monotonic() + timeout;
   for (let pause = MIN_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
     const budget = until - clock.monotonic();

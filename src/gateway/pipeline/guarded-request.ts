@@ -1,5 +1,5 @@
 /** A request that the gates of its route decide about, of a port or of the library. It writes no response, and waits for no slot. */
-import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../../core/admitted.ts';
+import { type Admitted, admit, type CheckedDestination, type User, type VerifiedSender } from '../../core/admitted.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../../core/event.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
@@ -29,7 +29,7 @@ export type OrWaiting<Result> = Result | typeof WAITING;
  * The steps up to the decision stand here in their order: each takes what the one before it proved, and calls the next. A step that must wait
  * goes on once it knows more; all others cost no promise.
  */
-export abstract class GuardedRequest<Route extends GuardedRoute> implements Sender {
+export abstract class GuardedRequest<Route extends GuardedRoute> implements VerifiedSender {
   readonly head: ParsedHead;
   readonly route: Route;
   user: User | undefined = undefined;

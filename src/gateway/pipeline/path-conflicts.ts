@@ -67,7 +67,7 @@ interface FormTable<Route extends Routable> {
 }
 
 /** The router's result. */
-interface Found<Route extends Routable> {
+interface FoundRoute<Route extends Routable> {
   readonly group: RouteGroup<Route>;
   readonly route: Route;
   readonly method: string;
@@ -92,7 +92,7 @@ export class PathConflicts<Route extends Routable> {
   }
 
   /** The conflict, for the log: the other route that an app may choose for the path; undefined if all candidates have the same gates. */
-  find(found: Found<Route>, path: PathForms): string | undefined {
+  find(found: FoundRoute<Route>, path: PathForms): string | undefined {
     for (const table of this.#safety.get(found.group)?.tables ?? []) {
       const forms = path.get(table.kept);
       if (forms === undefined) return `route ${found.route.name}, or any other: the path can be decoded in too many ways`;
@@ -212,7 +212,7 @@ function toKept<Route extends Routable>({ routes }: RouteGroup<Route>): PathDist
 function findConflict<Route extends Routable>(
   table: FormTable<Route>,
   form: string,
-  { group, route, method, host }: Found<Route>,
+  { group, route, method, host }: FoundRoute<Route>,
 ): RouteGroup<Route> | undefined {
   const isConflict = (other: RouteGroup<Route>): boolean =>
     other !== group && table.members.has(other) && !hasSameGates(other, route, method);

@@ -14,16 +14,6 @@ import { createStrictServer, type StrictLimits } from '../../http/server/strict-
 import type { TlsContexts } from '../../http/server/tls.ts';
 import { createPlainErrors } from './respond.ts';
 
-/** The settings of the port. */
-export interface PlainPortOptions {
-  readonly address: ListenAddress;
-  readonly limits: StrictLimits & PortClientsParts['limits'];
-  readonly bodies: BodyLimits;
-  readonly tls: TlsContexts | undefined;
-  readonly memory: MemoryPressure;
-  readonly clock: Clock;
-}
-
 const NO_LIMIT = (): void => undefined;
 
 /** The port; it does not listen yet. */
@@ -36,7 +26,17 @@ export class PlainPort {
   readonly #tls: TlsContexts | undefined;
 
   /** `handle` responds, with a rejection if there is one. */
-  constructor(options: PlainPortOptions, handle: (received: PortRequest, rejection: Refusal | undefined) => Promise<void>) {
+  constructor(
+    options: {
+      readonly address: ListenAddress;
+      readonly limits: StrictLimits & PortClientsParts['limits'];
+      readonly bodies: BodyLimits;
+      readonly tls: TlsContexts | undefined;
+      readonly memory: MemoryPressure;
+      readonly clock: Clock;
+    },
+    handle: (received: PortRequest, rejection: Refusal | undefined) => Promise<void>,
+  ) {
     const { address, limits, bodies, tls, memory, clock } = options;
     this.#tls = tls;
     this.#server = createStrictServer(limits, tls && { contexts: tls, clock, memory, onLimit: NO_LIMIT }, {});

@@ -1,6 +1,6 @@
 /** The record of a finished request, however it ended: it is counted, logged, journaled and traced here and nowhere else. */
 
-import type { Admitted, Sender } from '../../core/admitted.ts';
+import type { Admitted, VerifiedSender } from '../../core/admitted.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { VerifiedEvent } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
@@ -32,7 +32,7 @@ export interface Passed {
 }
 
 /** A finished request. */
-export interface RequestRecord extends Passed, Partial<Sender> {
+export interface RequestRecord extends Passed, Partial<VerifiedSender> {
   readonly info: RequestInfo;
   /** Absent if the head itself was rejected. */
   readonly head?: ParsedHead | undefined;

@@ -35,15 +35,15 @@ export interface KeyUse {
 }
 
 /** `observe`: a rejection or a duplicate that the route did not enforce, because it is in observe mode. */
-export type Decision = 'allow' | 'deny' | 'observe';
+export type DecisionLabel = 'allow' | 'deny' | 'observe';
 
 /** The metrics of a route. */
 export interface RouteMetrics {
   /** Counts a finished request; the exemplar links to its trace. */
   request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void;
-  decision(decision: Decision, reason: Reason): void;
+  decision(decision: DecisionLabel, reason: Reason): void;
   /** How many requests got the decision since the start. */
-  decided(decision: Decision): number;
+  decided(decision: DecisionLabel): number;
   /** How many responses had a status of 400 or more since the start, from the app or from sidegate. */
   errors(): number;
   /** The time that the app took, and the gate's own part of the request's duration. */
@@ -137,11 +137,11 @@ class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
     this.#duration.get().observe(duration / 1000, exemplar);
   }
 
-  decision(decision: Decision, reason: Reason): void {
+  decision(decision: DecisionLabel, reason: Reason): void {
     this.#decisions.get(`${decision} ${reason}`).add();
   }
 
-  decided(decision: Decision): number {
+  decided(decision: DecisionLabel): number {
     return this.#decisions.sum((id) => id.startsWith(`${decision} `));
   }
 
@@ -223,7 +223,7 @@ export function createRoutesMetrics(
 }
 
 /** The decisions that alerts use, if the route can make them. */
-function toAlerted({ scheme, signsTime, requiresPassword }: RouteLabels): (readonly [Decision, Reason])[] {
+function toAlerted({ scheme, signsTime, requiresPassword }: RouteLabels): (readonly [DecisionLabel, Reason])[] {
   const isSigned = scheme !== 'none' && scheme !== 'basic';
   return [
     ['allow', 'ok'],
@@ -233,15 +233,15 @@ function toAlerted({ scheme, signsTime, requiresPassword }: RouteLabels): (reado
   ];
 }
 
-const SIGNED: readonly (readonly [Decision, Reason])[] = [
+const SIGNED: readonly (readonly [DecisionLabel, Reason])[] = [
   ['deny', 'missing_signature'],
   ['deny', 'bad_signature'],
 ];
-const TIMED: readonly (readonly [Decision, Reason])[] = [
+const TIMED: readonly (readonly [DecisionLabel, Reason])[] = [
   ['deny', 'timestamp_old'],
   ['deny', 'timestamp_future'],
 ];
-const BY_PASSWORD: readonly (readonly [Decision, Reason])[] = [
+const BY_PASSWORD: readonly (readonly [DecisionLabel, Reason])[] = [
   ['deny', 'bad_credentials'],
   ['deny', 'banned'],
 ];

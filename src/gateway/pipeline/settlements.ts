@@ -28,15 +28,15 @@ export interface ResourceSettlement extends AnySettlement {
 }
 
 /** A settlement to be written to the store. */
-export type Settlement = IdSettlement | ResourceSettlement;
+export type ClaimSettlement = IdSettlement | ResourceSettlement;
 
 /** The outcome of a settlement, for the metrics. */
 export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
 
 /** Reports every outcome; `onLost` also says why. */
 export interface SettlementEvents {
-  onOutcome(outcome: SettlementOutcome, settlement: Settlement): void;
-  onLost(settlement: Settlement, message: string): void;
+  onOutcome(outcome: SettlementOutcome, settlement: ClaimSettlement): void;
+  onLost(settlement: ClaimSettlement, message: string): void;
 }
 
 const MIN_RETRY_MS = 100;
@@ -50,7 +50,7 @@ export class Settlements {
   readonly #store: SeenIds;
   readonly #clock: Clock;
   readonly #events: SettlementEvents;
-  readonly #waiting: Settlement[] = [];
+  readonly #waiting: ClaimSettlement[] = [];
   #inProgress = 0;
   #retryDelay = MIN_RETRY_MS;
   #timer: CancelTimer | undefined;
@@ -68,7 +68,7 @@ export class Settlements {
   }
 
   /** Settles now, or as soon as the store can; never throws. */
-  settle(settlement: Settlement): void {
+  settle(settlement: ClaimSettlement): void {
     this.#inProgress++;
     whenSettled(
       this.#write(settlement),
@@ -94,7 +94,7 @@ export class Settlements {
     for (const left of this.#waiting.splice(0)) this.#lose(left, 'the gate stopped before the store came back');
   }
 
-  #onWritten(settlement: Settlement, held: boolean): void {
+  #onWritten(settlement: ClaimSettlement, held: boolean): void {
     this.#inProgress--;
     this.#retryDelay = MIN_RETRY_MS;
     const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
@@ -102,19 +102,19 @@ export class Settlements {
     this.#reportIdle();
   }
 
-  #onFailed(settlement: Settlement): void {
+  #onFailed(settlement: ClaimSettlement): void {
     this.#inProgress--;
     this.#enqueue(settlement);
     this.#reportIdle();
   }
 
-  #write(settlement: Settlement): Promise<boolean> {
+  #write(settlement: ClaimSettlement): Promise<boolean> {
     if (settlement.of === 'resource') return settlement.versions.leave(settlement.leave);
     const { kind, key, token, fingerprint, retention } = settlement;
     return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);
   }
 
-  #enqueue(settlement: Settlement): void {
+  #enqueue(settlement: ClaimSettlement): void {
     if (this.#waiting.length >= MAX_WAITING) {
       this.#lose(settlement, 'too many settlements wait for the store');
       return;
@@ -138,7 +138,7 @@ export class Settlements {
     this.#reportIdle();
   }
 
-  #lose(settlement: Settlement, message: string): void {
+  #lose(settlement: ClaimSettlement, message: string): void {
     this.#events.onOutcome('settle_lost', settlement);
     this.#events.onLost(settlement, message);
   }

@@ -20,7 +20,7 @@ const toHmac = createHmacFunction('sha256');
 export type IdentityAlgorithm = 'hmac-sha256' | 'ed25519';
 
 /** A public key in the form in which it is published. */
-type PublicKey = JsonWebKey & { readonly kid: string };
+type PublishedKey = JsonWebKey & { readonly kid: string };
 
 /** The signing key; a private field, so that no log or serialization shows it. */
 export class IdentityKey {
@@ -45,12 +45,12 @@ export class IdentityKey {
   }
 
   /** The public key for verifiers (RFC 8037 §2); undefined if the same secret signs and verifies. */
-  toPublicKey(): PublicKey | undefined {
+  toPublicKey(): PublishedKey | undefined {
     if (this.algorithm !== 'ed25519') return undefined;
     const { crv, kty, x } = createPublicKey(this.#key).export({ format: 'jwk' });
     // The thumbprint (RFC 7638 §3), so that a new key under the same name has another ID.
     const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
-    return { crv, kty, x, kid, alg: 'EdDSA', use: 'sig' } as PublicKey;
+    return { crv, kty, x, kid, alg: 'EdDSA', use: 'sig' } as PublishedKey;
   }
 }
 
@@ -106,7 +106,7 @@ function toBytes(bytes: Buffer, encoding: IdentityKeySource['encoding']): Buffer
 }
 
 interface Retired {
-  readonly key: PublicKey;
+  readonly key: PublishedKey;
   readonly until: EpochMilliseconds;
 }
 

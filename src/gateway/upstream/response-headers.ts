@@ -3,7 +3,7 @@ import { type RawHeaders, rememberByName, toFoldedName } from '../../core/header
 import { HOP_BY_HOP } from '../../core/managed-names.ts';
 
 /** What to do with a field of the app. */
-type FieldAction = 'pass' | 'drop' | 'length' | 'connection';
+type ResponseFieldAction = 'pass' | 'drop' | 'length' | 'connection';
 
 /** The response header for the sender. */
 export interface SenderHead {
@@ -46,7 +46,7 @@ const FIRST_FINAL = 200;
 /** Decides which fields are passed on. */
 export class ResponseHeaderPolicy {
   readonly #allowed: ReadonlySet<string>;
-  readonly #findAction: (name: string) => FieldAction;
+  readonly #findAction: (name: string) => ResponseFieldAction;
   /** The latest result, as the same head follows the same head (ResponseHeads). */
   #latest: { readonly status: number; readonly headers: RawHeaders; readonly head: SenderHead } | undefined;
 
@@ -99,7 +99,7 @@ export class ResponseHeaderPolicy {
     return passed;
   }
 
-  #decide(name: string): FieldAction {
+  #decide(name: string): ResponseFieldAction {
     if (name === 'connection') return 'connection';
     if (name === 'content-length') return 'length';
     if (HOP_BY_HOP.has(name)) return 'drop';

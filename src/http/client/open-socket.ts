@@ -9,7 +9,7 @@ import type { FindAddressProblem } from '../dial/address-rules.ts';
 import { DialFailure, dialInTurn, type Opening, whenReady } from '../dial/dial.ts';
 import type { OwnPorts } from '../dial/own-ports.ts';
 import { type Resolve, resolveChecked } from '../dial/resolve.ts';
-import { type EgressProxy, openTunnel } from './proxy-tunnel.ts';
+import { openTunnel, type TunnelProxy } from './proxy-tunnel.ts';
 
 /** Opens a connection that is ready for a request; rejects with DialFailure. `reads` takes what the server sends. */
 export type OpenSocket = (opening: Opening, reads: OnReadOpts) => Promise<Socket>;
@@ -33,7 +33,7 @@ export interface OpenParts {
   readonly resolve: Resolve;
   /** Never connected to, even if their addresses are allowed. */
   readonly ownPorts: Pick<OwnPorts, 'has'>;
-  readonly proxy: EgressProxy | undefined;
+  readonly proxy: TunnelProxy | undefined;
   readonly sessions: TlsSessions;
   /** Redirects a connection to a checked address; for tests. */
   readonly detour?: ((address: string) => string) | undefined;

@@ -19,7 +19,7 @@ export interface EgressProxySettings {
 }
 
 /** A proxy, prepared. */
-export interface EgressProxy extends Destination {
+export interface TunnelProxy extends Destination {
   /** Undefined: plain HTTP to the proxy. */
   readonly context: SecureContext | undefined;
   /** The header with the credentials, with its line end; empty: none. */
@@ -52,7 +52,7 @@ export function findProxyProblem({ url: text, username, password }: EgressProxyS
 }
 
 /** Prepares the proxy. Throws for settings that `findProxyProblem` rejects. */
-export function createEgressProxy(settings: EgressProxySettings, ca: string | undefined): EgressProxy {
+export function createEgressProxy(settings: EgressProxySettings, ca: string | undefined): TunnelProxy {
   const problem = findProxyProblem(settings);
   const url = problem === undefined ? new URL(settings.url) : undefined;
   const destination = url && parseDestination(url.host, toDefaultPort(url));
@@ -67,7 +67,7 @@ export function createEgressProxy(settings: EgressProxySettings, ca: string | un
 }
 
 /** Opens a tunnel; rejects with DialFailure. Nothing reads the socket yet. */
-export async function openTunnel(proxy: EgressProxy, { host, port }: Destination, opening: Opening): Promise<Socket> {
+export async function openTunnel(proxy: TunnelProxy, { host, port }: Destination, opening: Opening): Promise<Socket> {
   opening.phase = 'connect';
   const socket = connectToProxy(proxy);
   opening.socket = socket;
@@ -105,7 +105,7 @@ function findRefusal(bytes: Buffer, end: number): string | undefined {
   return bytes.length > end + HEAD_END.length ? 'it sent bytes before the tunnel was used' : undefined;
 }
 
-function connectToProxy({ host, port, context }: EgressProxy): Socket {
+function connectToProxy({ host, port, context }: TunnelProxy): Socket {
   if (context === undefined) return connectTcp({ host, port, lookup: lookUpForConnect, noDelay: true });
   return connectTls({
     host,

@@ -17,9 +17,18 @@ export interface ParserEvents {
  * The state after a `push`. `more`: the response is incomplete. `complete`: it is complete. `overrun`: there are bytes after its end, or
  * no response was expected. `malformed`: it is invalid. After the last three, the parser takes no bytes until `expect`.
  */
-export type Progress = 'more' | 'complete' | 'overrun' | 'malformed';
+export type ParserProgress = 'more' | 'complete' | 'overrun' | 'malformed';
 
-type State = 'idle' | 'malformed' | 'head' | 'length' | 'chunk-size' | 'chunk-data' | 'chunk-end' | 'trailers' | 'until-close';
+type ParserState =
+  | 'idle'
+  | 'malformed'
+  | 'head'
+  | 'length'
+  | 'chunk-size'
+  | 'chunk-data'
+  | 'chunk-end'
+  | 'trailers'
+  | 'until-close';
 
 const NO_HEADERS: RawHeaders = [];
 const CR = 13;
@@ -38,7 +47,7 @@ export class ResponseParser {
   readonly #events: ParserEvents;
   readonly #maxHeadBytes: number;
   readonly #heads: ResponseHeads;
-  #state: State = 'idle';
+  #state: ParserState = 'idle';
   #isHeadRequest = false;
   #mayUpgrade = false;
   #pending: Buffer | undefined;
@@ -77,7 +86,7 @@ export class ResponseParser {
   }
 
   /** Parses bytes, which this call overwrites, and which may be overwritten after it. */
-  push(chunk: Buffer): Progress {
+  push(chunk: Buffer): ParserProgress {
     const bytes = this.#pending === undefined ? chunk : Buffer.concat([this.#pending, chunk]);
     this.#pending = undefined;
     this.#contentEnd = 0;
@@ -152,7 +161,7 @@ export class ResponseParser {
     this.#events.onHead(head);
   }
 
-  #readBody(bytes: Buffer, at: number, next: State): number {
+  #readBody(bytes: Buffer, at: number, next: ParserState): number {
     const end = Math.min(at + this.#remaining, bytes.length);
     this.#remaining -= end - at;
     if (this.#remaining === 0) this.#state = next;

@@ -61,14 +61,6 @@ export interface LocalNames {
 /** Those of the system. They lead to private addresses, so they are of use only where such addresses are allowed. */
 export const LOCAL_NAMES: LocalNames = { hosts: HOSTS_FILE, searchFile: '/etc/resolv.conf' };
 
-/** Options of the resolver. */
-export interface ResolveOptions {
-  /** Also resolves names that only this machine or its network knows. */
-  readonly local?: LocalNames | undefined;
-  /** `address:port` of name servers; undefined: those of the system. */
-  readonly servers?: readonly string[] | undefined;
-}
-
 const QUERY_TIMEOUT_MS: Milliseconds = 2_000;
 const TRIES = 2;
 /** As in glibc before it had no limit. Each costs two more queries for a name that does not exist. */
@@ -80,7 +72,15 @@ const UNREACHABLE: ReadonlySet<unknown> = new Set(['ETIMEOUT', 'ECONNREFUSED']);
  * A resolver for names that others choose. It needs no thread: a name whose server never responds must not block other work of the process
  * (core/name-lookup.ts). IPv4 addresses come first, as IPv6 is often configured without a route to the internet.
  */
-export function createResolve({ local, servers }: ResolveOptions): Resolve {
+export function createResolve({
+  local,
+  servers,
+}: {
+  /** Also resolves names that only this machine or its network knows. */
+  readonly local?: LocalNames | undefined;
+  /** `address:port` of name servers; undefined: those of the system. */
+  readonly servers?: readonly string[] | undefined;
+}): Resolve {
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: TRIES });
   if (servers !== undefined) resolver.setServers(servers);
 

@@ -26,7 +26,7 @@ export interface ClientCertificateParts {
 /** A valid certificate, or why it is no longer valid; neither if the client sent none that the CAs verify. */
 type CertificateState = Pick<Client, 'certificate' | 'certificateEnd'>;
 
-interface Connection {
+interface CertifiedConnection {
   readonly validFrom: EpochMilliseconds;
   readonly validTo: EpochMilliseconds;
   /** The connection carries another protocol than HTTP, or a tunnel. */
@@ -43,7 +43,7 @@ const CHECK_INTERVAL_MS = 1_000;
 export class ClientCertificates {
   readonly #parts: ClientCertificateParts;
   readonly #stop: CancelTimer;
-  readonly #connections = new Map<Socket, Connection>();
+  readonly #connections = new Map<Socket, CertifiedConnection>();
   /** The version of the CAs at the start of each handshake, by connection key. */
   readonly #handshakes = new Map<string, number>();
   #version: number;
@@ -115,14 +115,14 @@ export class ClientCertificates {
       if (!isValid(connection, now)) this.#end(socket, connection, 'certificate_expired');
   }
 
-  #end(socket: Socket, connection: Connection, certificateEnd: CertificateEnd): void {
+  #end(socket: Socket, connection: CertifiedConnection, certificateEnd: CertificateEnd): void {
     if (connection.state.certificate === undefined) return;
     connection.state = { certificateEnd };
     if (connection.isUpgraded) socket.destroy();
     else this.#parts.endConnection(socket);
   }
 
-  #read(socket: TLSSocket): Connection {
+  #read(socket: TLSSocket): CertifiedConnection {
     const connection = readConnection(socket);
     if (socket.destroyed) return connection;
     this.#connections.set(socket, connection);
@@ -144,7 +144,7 @@ export function createClientCertificates(
   return new ClientCertificates({ contexts, clock, endConnection });
 }
 
-function readConnection(socket: TLSSocket): Connection {
+function readConnection(socket: TLSSocket): CertifiedConnection {
   const certificate = socket.authorized === true ? socket.getPeerCertificate() : undefined;
   if (certificate?.raw === undefined) return { validFrom: 0, validTo: 0, isUpgraded: false, state: {} };
   const { raw, valid_from: from, valid_to: to } = certificate;
@@ -153,7 +153,7 @@ function readConnection(socket: TLSSocket): Connection {
 }
 
 /** Returns false if a date is malformed. */
-function isValid({ validFrom, validTo }: Connection, now: EpochMilliseconds): boolean {
+function isValid({ validFrom, validTo }: CertifiedConnection, now: EpochMilliseconds): boolean {
   return now >= validFrom && now <= validTo;
 }
 

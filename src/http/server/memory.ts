@@ -19,7 +19,7 @@ const MAX_DERIVED_BYTES = 64 * MIB;
 const MIN_LARGE_BODIES = 4;
 const MAX_LARGE_BODIES = 64;
 /** Limits that are derived if the config does not set them. */
-export interface MemoryBudget {
+export interface ProcessMemoryBudget {
   /** The limit of the container in bytes; undefined if there is none. */
   readonly limit: number | undefined;
   /** The workers of the process. */
@@ -44,7 +44,7 @@ export function toMemoryBudget(
   { maxBufferedBytes, maxLargeBodies }: MemorySettings,
   limit: number | undefined,
   workers = 1,
-): MemoryBudget {
+): ProcessMemoryBudget {
   const share = limit === undefined ? MAX_DERIVED_BYTES : toFreeBytes(limit, workers) * BUFFER_SHARE;
   const bytes = maxBufferedBytes ?? Math.floor(Math.min(Math.max(share, MIN_BUFFERED_BYTES), MAX_DERIVED_BYTES));
   const places = Math.min(Math.max(Math.floor(bytes / MIB), MIN_LARGE_BODIES), MAX_LARGE_BODIES);
@@ -52,10 +52,10 @@ export function toMemoryBudget(
 }
 
 /** The memory limits for bodies, shared by all ports of a process. */
-export interface Memory {
+export interface ServerMemory {
   readonly bodies: BodyWatch;
   readonly guard: MemoryGuard;
-  readonly budget: MemoryBudget;
+  readonly budget: ProcessMemoryBudget;
   close(): void;
 }
 
@@ -68,7 +68,7 @@ export type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & {
 };
 
 /** Builds the memory limits of a process. */
-export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clock, onLimit: OnLimit): Memory {
+export function buildMemory(limits: MemoryPace, budget: ProcessMemoryBudget, clock: Clock, onLimit: OnLimit): ServerMemory {
   const guard = new MemoryGuard({
     clock,
     limit: budget.limit,

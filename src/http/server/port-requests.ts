@@ -54,7 +54,7 @@ interface WaitingRequest {
 }
 
 /** The requests and bytes that wait on one connection. */
-interface Queue extends WaitingConnection {
+interface RequestQueue extends WaitingConnection {
   /** In the order of their arrival. */
   readonly requests: WaitingRequest[];
   /** The bytes behind them; undefined while the parser reads the connection. */
@@ -82,7 +82,7 @@ const FIELD_BYTES = 64;
 export class PortRequests {
   readonly #parts: PortRequestParts;
   /** Only of open connections on which a request has ever waited. */
-  readonly #queues = new Map<Socket, Queue>();
+  readonly #queues = new Map<Socket, RequestQueue>();
 
   constructor(parts: PortRequestParts) {
     this.#parts = parts;
@@ -162,13 +162,13 @@ export class PortRequests {
     return refuse('header_too_large', 'header_too_large', `more than ${maxHeaderFields} header fields`);
   }
 
-  #addQueue(socket: Socket): Queue {
+  #addQueue(socket: Socket): RequestQueue {
     const { errors, bodies, onLimit } = this.#parts;
     const free = (): void => {
       queue.bytes?.free();
       for (const { release } of queue.requests.splice(0)) release();
     };
-    const queue: Queue = {
+    const queue: RequestQueue = {
       network: toClientNetwork(errors.toPeer(socket)),
       startedAt: bodies.now(),
       held: 0,
@@ -192,7 +192,7 @@ export class PortRequests {
   }
 
   /** Counts the request for its connection, its client and the memory for bodies. Returns how to end that; undefined if there is a limit. */
-  #admitWaiting(request: IncomingMessage, queue: Queue, headBytes: number): (() => void) | undefined {
+  #admitWaiting(request: IncomingMessage, queue: RequestQueue, headBytes: number): (() => void) | undefined {
     const { clients, bodies, errors, maxHeaderFields } = this.#parts;
     const { socket, rawHeaders } = request;
     if (queue.requests.length >= MAX_WAITING || rawHeaders.length > 2 * maxHeaderFields) return undefined;
@@ -212,12 +212,12 @@ export class PortRequests {
     };
   }
 
-  #hold(socket: Socket, queue: Queue): HeldBytes {
+  #hold(socket: Socket, queue: RequestQueue): HeldBytes {
     return new HeldBytes(socket, queue, this.#parts.bodies, () => this.#endConnection(socket, queue));
   }
 
   /** Ends the connection after the responses that are pending, or wait. */
-  #endConnection(socket: Socket, queue: Queue): void {
+  #endConnection(socket: Socket, queue: RequestQueue): void {
     const { onLimit, errors, bodies } = this.#parts;
     onLimit('pipelined');
     queue.bytes ??= this.#hold(socket, queue);
@@ -226,7 +226,7 @@ export class PortRequests {
     errors.endConnection(socket);
   }
 
-  #handleNext(socket: Socket, queue: Queue): unknown {
+  #handleNext(socket: Socket, queue: RequestQueue): unknown {
     const next = queue.requests.shift();
     if (next === undefined) return undefined;
     next.release();
@@ -242,7 +242,7 @@ export class PortRequests {
   }
 
   /** The parser continues with the bytes that were held, in which requests may wait again. */
-  #release(socket: Socket, queue: Queue): void {
+  #release(socket: Socket, queue: RequestQueue): void {
     const { bytes, late, count } = queue;
     const { errors, bodies } = this.#parts;
     queue.bytes = undefined;

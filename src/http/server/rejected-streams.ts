@@ -8,7 +8,7 @@ const PER_SECOND = 500;
 const FIELDS_PER_STREAM = 100;
 const MAX_CLIENTS = 1_024;
 
-interface Budget {
+interface RejectionBudget {
   /** Streams that may still be rejected. */
   left: number;
   at: Milliseconds;
@@ -21,7 +21,7 @@ interface Budget {
 export class RejectedStreams {
   readonly #clock: Clock;
   /** The one that was used longest ago is first. */
-  readonly #budgets = new Map<string, Budget>();
+  readonly #budgets = new Map<string, RejectionBudget>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -43,7 +43,7 @@ export class RejectedStreams {
     return left >= 0;
   }
 
-  #toLeft({ left, at }: Budget): number {
+  #toLeft({ left, at }: RejectionBudget): number {
     return Math.min(BURST, left + ((this.#clock.monotonic() - at) / 1_000) * PER_SECOND);
   }
 

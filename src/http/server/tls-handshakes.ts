@@ -116,7 +116,7 @@ function toHelloState(head: readonly number[], received: number): HelloState {
   return received >= length ? 'complete' : 'incomplete';
 }
 
-interface Handshake {
+interface TlsHandshake {
   readonly socket: Socket;
   readonly key: string;
   readonly client: string;
@@ -140,11 +140,11 @@ export class TlsHandshakes {
   readonly #bytes: number;
   readonly #max: number;
   /** They have not sent their ClientHello. */
-  readonly #begun = new Set<Handshake>();
+  readonly #begun = new Set<TlsHandshake>();
   /** Their ClientHello is complete. */
-  readonly #waiting = new Set<Handshake>();
+  readonly #waiting = new Set<TlsHandshake>();
   /** OpenSSL works on them; by connection key, as TLS wraps the socket. */
-  readonly #running = new Map<string, Handshake>();
+  readonly #running = new Map<string, TlsHandshake>();
   /** The number of running handshakes of each client. */
   readonly #counts = new ClientCounts();
   readonly #costs: ChainCosts;
@@ -173,7 +173,7 @@ export class TlsHandshakes {
       });
     };
     const client = toClientNetwork(toPlainAddress(toPeer(socket)));
-    const handshake: Handshake = {
+    const handshake: TlsHandshake = {
       socket,
       key: toConnectionKey(socket),
       client,
@@ -227,12 +227,12 @@ export class TlsHandshakes {
   }
 
   /** Counts a chain, and ends the other handshakes of its client if it was costly. */
-  #charge({ client }: Handshake, bytes: number): void {
+  #charge({ client }: TlsHandshake, bytes: number): void {
     if (this.#port.contexts.clientCertificate === undefined || !this.#costs.charge(client, bytes)) return;
     for (const running of this.#running.values()) if (running.client === client) this.#close(running, 'handshakes');
   }
 
-  #enqueue(handshake: Handshake): void {
+  #enqueue(handshake: TlsHandshake): void {
     this.#begun.delete(handshake);
     this.#waiting.add(handshake);
     this.#startWaiting();
@@ -264,8 +264,8 @@ export class TlsHandshakes {
    * Finds the first one of the client that has fewest running handshakes. If more wait than may run, the last one: those before it would use
    * up its time.
    */
-  #findNext(): Handshake | undefined {
-    let found: Handshake | undefined;
+  #findNext(): TlsHandshake | undefined {
+    let found: TlsHandshake | undefined;
     for (const waiting of this.#waiting) {
       if (waiting.isClosing || this.#costs.isPaused(waiting.client)) continue;
       const difference = found === undefined ? -1 : this.#toCount(waiting) - this.#toCount(found);
@@ -275,8 +275,8 @@ export class TlsHandshakes {
   }
 
   /** Closes the oldest handshake of the client that has most, if it takes long; less long if the client of `next` has fewer. */
-  #makeRoom(next: Handshake): void {
-    let oldest: Handshake | undefined;
+  #makeRoom(next: TlsHandshake): void {
+    let oldest: TlsHandshake | undefined;
     for (const running of this.#running.values()) {
       // One that is about to end is enough.
       if (running.isClosing) return;
@@ -288,12 +288,12 @@ export class TlsHandshakes {
       this.#close(oldest, 'handshakes');
   }
 
-  #toCount({ client }: Handshake): number {
+  #toCount({ client }: TlsHandshake): number {
     return this.#counts.of(client);
   }
 
   /** It counts until OpenSSL has freed its memory. */
-  #close(handshake: Handshake, limit: 'handshake_bytes' | 'handshakes' | 'head_timeout', socket = handshake.socket): void {
+  #close(handshake: TlsHandshake, limit: 'handshake_bytes' | 'handshakes' | 'head_timeout', socket = handshake.socket): void {
     if (handshake.isClosing) return;
     handshake.isClosing = true;
     this.#port.onLimit(limit);
@@ -301,7 +301,7 @@ export class TlsHandshakes {
   }
 
   /** Returns whether OpenSSL worked on it. */
-  #remove(handshake: Handshake): boolean {
+  #remove(handshake: TlsHandshake): boolean {
     this.#begun.delete(handshake);
     this.#waiting.delete(handshake);
     if (this.#running.get(handshake.key) !== handshake) return false;

@@ -7,7 +7,7 @@ import { onceEvent } from '../../core/safe-events.ts';
 import { TokenBucket } from '../../core/token-bucket.ts';
 import type { TrackedRequest, TrackedResponse, Upload } from '../../http/server/connection-limiter.ts';
 import { interceptConnections } from '../../http/server/strict-server.ts';
-import type { ConnectionLimit } from './injector-metrics.ts';
+import type { AdmissionConnectionLimit } from './injector-metrics.ts';
 
 /** Limits of one client network without a verified certificate. */
 export interface PeerLimits {
@@ -27,12 +27,12 @@ export interface PeerParts {
   /** Maximum number of connections of the server. */
   readonly maxConnections: number;
   readonly clock: Clock;
-  readonly onClosed: (limit: ConnectionLimit) => void;
+  readonly onClosed: (limit: AdmissionConnectionLimit) => void;
 }
 
-interface Connection {
+interface PeerConnection {
   readonly socket: Socket;
-  readonly network: Network;
+  readonly network: PeerNetwork;
   /**
    * The body was received and the response is not written yet. In any other state the connection may be closed: during a handshake, while
    * a head or a body is received, while a response is not read, or when idle.
@@ -41,9 +41,9 @@ interface Connection {
   isVerified: boolean;
 }
 
-interface Network {
+interface PeerNetwork {
   /** Least recently used first. */
-  readonly connections: Set<Connection>;
+  readonly connections: Set<PeerConnection>;
   readonly connects: TokenBucket;
   readonly requests: TokenBucket;
   /** Number of connections with a verified certificate. */
@@ -70,8 +70,8 @@ export interface AdmittedRequest {
 /** The connections of one server. */
 export class AdmissionPeers {
   readonly #parts: PeerParts;
-  readonly #networks = new Map<string, Network>();
-  readonly #connections = new Map<string, Connection>();
+  readonly #networks = new Map<string, PeerNetwork>();
+  readonly #connections = new Map<string, PeerConnection>();
 
   /** Must be created before `server` listens. */
   constructor(server: TlsServer, parts: PeerParts) {
@@ -112,7 +112,7 @@ export class AdmissionPeers {
     return this.#toRequest(connection, bytes);
   }
 
-  #toRequest(connection: Connection, bytes: number): AdmittedRequest {
+  #toRequest(connection: PeerConnection, bytes: number): AdmittedRequest {
     const { network } = connection;
     const { maxBytes } = this.#parts.limits;
     let held = bytes;
@@ -157,7 +157,7 @@ export class AdmissionPeers {
       return false;
     }
     const key = toKey(socket);
-    const connection: Connection = { socket, network, isReviewing: false, isVerified: false };
+    const connection: PeerConnection = { socket, network, isReviewing: false, isVerified: false };
     network.connections.add(connection);
     this.#connections.set(key, connection);
     onceEvent(socket, 'close', () => this.#forget(key, connection));
@@ -165,7 +165,7 @@ export class AdmissionPeers {
   }
 
   /** Undefined if the network may open one more connection; closes another one first if necessary. */
-  #makeRoom(network: Network): ConnectionLimit | undefined {
+  #makeRoom(network: PeerNetwork): AdmissionConnectionLimit | undefined {
     const { limits, maxConnections } = this.#parts;
     if (!network.connects.take()) return 'rate';
     if (network.connections.size >= limits.maxConnections) return this.#closeOne(network, 'client') ? undefined : 'client';
@@ -175,8 +175,8 @@ export class AdmissionPeers {
   }
 
   /** Closes the connection that was used least recently, a verified one only if there is no other. */
-  #closeOne(network: Network, limit: ConnectionLimit): boolean {
-    let found: Connection | undefined;
+  #closeOne(network: PeerNetwork, limit: AdmissionConnectionLimit): boolean {
+    let found: PeerConnection | undefined;
     for (const connection of network.connections) {
       if (connection.isReviewing || (found !== undefined && connection.isVerified)) continue;
       found = connection;
@@ -190,21 +190,21 @@ export class AdmissionPeers {
   }
 
   /** Compares connections without a verified certificate first. */
-  #findLargest(newcomer: Network): Network {
-    const toSize = ({ connections, verified }: Network): number =>
+  #findLargest(newcomer: PeerNetwork): PeerNetwork {
+    const toSize = ({ connections, verified }: PeerNetwork): number =>
       (connections.size - verified) * MAX_NETWORKS + connections.size;
     let largest = newcomer;
     for (const network of this.#networks.values()) if (toSize(network) > toSize(largest)) largest = network;
     return largest;
   }
 
-  #verify(connection: Connection, isVerified: boolean): void {
+  #verify(connection: PeerConnection, isVerified: boolean): void {
     if (connection.isVerified === isVerified) return;
     connection.isVerified = isVerified;
     connection.network.verified += isVerified ? 1 : -1;
   }
 
-  #findNetwork(name: string): Network {
+  #findNetwork(name: string): PeerNetwork {
     const { limits, clock } = this.#parts;
     const { connectionsPerSecond, requestsPerSecond } = limits;
     const known = this.#networks.get(name);
@@ -230,7 +230,7 @@ export class AdmissionPeers {
       }
   }
 
-  #forget(key: string, connection: Connection): void {
+  #forget(key: string, connection: PeerConnection): void {
     if (connection.network.connections.delete(connection) && connection.isVerified) connection.network.verified--;
     if (this.#connections.get(key) === connection) this.#connections.delete(key);
   }
@@ -238,7 +238,7 @@ export class AdmissionPeers {
 
 const UNTRACKED: AdmittedRequest = { startReview: () => undefined, startResponse: () => true, end: () => undefined };
 
-function touch(connection: Connection): void {
+function touch(connection: PeerConnection): void {
   const { connections } = connection.network;
   if (connections.delete(connection)) connections.add(connection);
 }

@@ -15,7 +15,7 @@ import { createStrictServer } from '../../http/server/strict-server.ts';
 import type { TlsContexts } from '../../http/server/tls.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
-import type { ConnectionLimit, RejectionLabel } from './injector-metrics.ts';
+import type { AdmissionConnectionLimit, RejectionLabel } from './injector-metrics.ts';
 import { REVIEW_PATH, type ReviewReply, toRejection } from './reviewer.ts';
 
 /** A request that was not reviewed. */
@@ -40,7 +40,7 @@ export interface AdmissionServerParts {
   /** Whether callers other than the API server are rejected. */
   readonly requiresVerified: boolean;
   readonly perClient: Omit<PeerLimits, 'maxBytes'>;
-  readonly onConnectionClosed: (limit: ConnectionLimit) => void;
+  readonly onConnectionClosed: (limit: AdmissionConnectionLimit) => void;
   readonly onRejected: (rejection: Rejection) => void;
   readonly onInFlight: (delta: 1 | -1) => void;
   readonly onHandshakeFailed: (problem: string) => void;

@@ -7,13 +7,6 @@ import { ConfigChecks } from './config-checks.ts';
 import type { Lookups } from './lookups.ts';
 import type { AdvisedPod } from './reviewer.ts';
 
-/** The dependencies. */
-export interface AdviceParts {
-  readonly lookups: Lookups;
-  readonly clock: Clock;
-  readonly onLate: () => void;
-}
-
 /** Maximum time that a response waits for warnings. */
 const MAX_WAIT_MS: Milliseconds = 300;
 /** Of a path in a warning, which the API server truncates at 256 characters. */
@@ -24,7 +17,15 @@ const REPLICATED: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Creates the function that computes the warnings; it never rejects. */
-export function createAdvice({ lookups, clock, onLate }: AdviceParts): (pod: AdvisedPod) => Promise<readonly string[]> {
+export function createAdvice({
+  lookups,
+  clock,
+  onLate,
+}: {
+  readonly lookups: Lookups;
+  readonly clock: Clock;
+  readonly onLate: () => void;
+}): (pod: AdvisedPod) => Promise<readonly string[]> {
   const checks = new ConfigChecks(clock);
   return (pod) =>
     new Promise((resolve) => {

@@ -48,7 +48,7 @@ export interface SecretSourceConfig {
 const FIRST_INTERVAL_MS: Milliseconds = 1_000;
 
 /** Reads the Secret from the API server at an interval, because a mounted Secret is updated up to a minute late. */
-export class SecretSource implements CertificateSource {
+export class SecretCertificateSource implements CertificateSource {
   readonly #secret: ClusterSecret;
   readonly #clock: Clock;
   readonly #checkInterval: Milliseconds;

@@ -30,7 +30,7 @@ export type RejectionLabel = (typeof REJECTIONS)[number];
 
 /** Why a connection to the webhook port was closed early. */
 export const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
-export type ConnectionLimit = (typeof CONNECTION_LIMITS)[number];
+export type AdmissionConnectionLimit = (typeof CONNECTION_LIMITS)[number];
 
 /** Changes of the served certificate. The CA's rotation is in the rotation controller's log. */
 export const CERTIFICATE_STEPS = ['server_loaded'] as const;
@@ -55,7 +55,7 @@ export interface InjectorMetrics {
   inFlight(delta: 1 | -1): void;
   handshakeFailed(): void;
   escapedError(scope: EscapeScope): void;
-  connectionClosed(limit: ConnectionLimit): void;
+  connectionClosed(limit: AdmissionConnectionLimit): void;
   certificate(step: CertificateStep): void;
   /** A check of the Secret, the webhook configuration and the certificate has finished. */
   certificateCheck(result: Success, at: EpochMilliseconds): void;

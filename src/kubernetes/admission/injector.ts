@@ -8,7 +8,7 @@ import { type Clock, type Milliseconds, pause, within } from '../../core/clock.t
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { BoundAddress } from '../../http/server/listener.ts';
-import { buildMemory, type Memory, toMemoryBudget } from '../../http/server/memory.ts';
+import { buildMemory, type ServerMemory, toMemoryBudget } from '../../http/server/memory.ts';
 import { TlsContexts, type TlsSettings } from '../../http/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
@@ -18,7 +18,7 @@ import type { InjectorConfig, InjectServerConfig } from '../injector/injector-co
 import { ADMISSION_LIMITS, AdmissionServer, MAX_BODY_BYTES } from './admission-server.ts';
 import { createAdvice } from './advice.ts';
 import { CallerNames } from './caller-names.ts';
-import { DirectorySource, SecretSource } from './certificate-sources.ts';
+import { DirectorySource, SecretCertificateSource } from './certificate-sources.ts';
 import { readClientCa } from './client-ca.ts';
 import { ClusterVersion } from './cluster-version.ts';
 import { Events } from './events.ts';
@@ -59,7 +59,7 @@ export class Injector {
   readonly #context: InjectorContext;
   readonly #metrics: InjectorMetrics;
   readonly #contexts: TlsContexts;
-  readonly #memory: Memory;
+  readonly #memory: ServerMemory;
   readonly #server: AdmissionServer;
   readonly #admin: AdminServer;
   readonly #certificate: ServedCertificate;
@@ -89,7 +89,7 @@ export class Injector {
     const { certificate } = server;
     const source =
       'secret' in certificate
-        ? new SecretSource(certificate.secret, kube, clock)
+        ? new SecretCertificateSource(certificate.secret, kube, clock)
         : new DirectorySource(certificate.directory, clock, logger);
     const { webhook } = certificate;
     const serve = (pair: ServerPair): void => this.#serve(pair);

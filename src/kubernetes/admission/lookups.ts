@@ -14,7 +14,7 @@ export interface LookupsParts {
 }
 
 /** The result of a look-up; `unknown` if the object could not be read. */
-export type Found = { readonly object: Kept } | 'absent' | 'unknown';
+export type LookupResult = { readonly object: Kept } | 'absent' | 'unknown';
 
 /** The cached parts of an object. Nothing else is cached, because anyone can fill a ConfigMap with 1 MiB. */
 export interface Kept {
@@ -29,9 +29,9 @@ export interface Kept {
 /** Maximum length of a config that is checked, in characters. */
 export const MAX_GATE_LENGTH = 32_768;
 
-interface Remembered {
+interface RememberedLookup {
   readonly at: Milliseconds;
-  readonly found: Promise<Found>;
+  readonly found: Promise<LookupResult>;
 }
 
 const REMEMBERED_MS: Milliseconds = 5_000;
@@ -45,7 +45,7 @@ const NAME = /^[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?$/;
 /** Looks up objects. */
 export class Lookups {
   readonly #parts: LookupsParts;
-  readonly #remembered = new Map<string, Remembered>();
+  readonly #remembered = new Map<string, RememberedLookup>();
   #inFlight = 0;
 
   constructor(parts: LookupsParts) {
@@ -53,7 +53,7 @@ export class Lookups {
   }
 
   /** `resource`: for example `/api/v1` and `configmaps`. Never rejects. */
-  find(group: string, namespace: string, resource: string, name: string): Promise<Found> {
+  find(group: string, namespace: string, resource: string, name: string): Promise<LookupResult> {
     // The names are untrusted input, and must not change the request path.
     if (!NAME.test(namespace) || !NAME.test(name)) return Promise.resolve('unknown');
     const path = `${group}/namespaces/${namespace}/${resource}/${name}`;
@@ -69,7 +69,7 @@ export class Lookups {
     return found;
   }
 
-  async #read(path: string): Promise<Found> {
+  async #read(path: string): Promise<LookupResult> {
     const { kube, onOutcome } = this.#parts;
     this.#inFlight++;
     try {

@@ -1,7 +1,7 @@
 /** The injector's CA as stored in a Secret: the certificate that signs now, the next one and the previous one. */
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
-import { type Issuer, issueCa, type Validity } from './certificate.ts';
+import { type CertificateValidity, type Issuer, issueCa } from './certificate.ts';
 import type { SecretData } from './cluster-secret.ts';
 
 /** All CA certificates that are in use at one time. */
@@ -46,7 +46,7 @@ export function createCa(now: EpochMilliseconds, life: Milliseconds): Issuer {
 }
 
 /** Starts before now, by BACKDATED_MS. */
-export function toValidity(now: EpochMilliseconds, life: Milliseconds): Validity {
+export function toValidity(now: EpochMilliseconds, life: Milliseconds): CertificateValidity {
   return { notBefore: now - BACKDATED_MS, notAfter: now + life };
 }
 

@@ -4,7 +4,7 @@ import type { EpochMilliseconds } from '../../core/clock.ts';
 import { bitString, explicit, implicit, integer, octetString, oid, sequence, setOf, time, utf8String, yes } from './der.ts';
 
 /** When a certificate is valid; both ends to the second. */
-export interface Validity {
+export interface CertificateValidity {
   readonly notBefore: EpochMilliseconds;
   readonly notAfter: EpochMilliseconds;
 }
@@ -39,16 +39,16 @@ const KEY_ID_BYTES = 20;
 const DNS_NAME = 2;
 
 /** The fields in which certificates differ. */
-interface Contents {
+interface CertificateContents {
   readonly issuer: Buffer;
   readonly subject: Buffer;
-  readonly validity: Validity;
+  readonly validity: CertificateValidity;
   readonly publicKey: KeyObject;
   readonly extensions: readonly Buffer[];
 }
 
 /** Issues a self-signed CA certificate that can sign server certificates, but no further CAs. Its name contains a part of its key's ID. */
-export function issueCa(name: string, keys: KeyPair, validity: Validity): X509Certificate {
+export function issueCa(name: string, keys: KeyPair, validity: CertificateValidity): X509Certificate {
   const keyId = toKeyId(keys.publicKey);
   // Two CAs that are trusted at the same time must have different names: otherwise a verifier may try only the wrong key.
   const subject = toName(`${name} ${keyId.toString('hex', 0, 4)}`);
@@ -65,7 +65,7 @@ export function issueCa(name: string, keys: KeyPair, validity: Validity): X509Ce
 export function issueServer(
   names: readonly string[],
   publicKey: KeyObject,
-  validity: Validity,
+  validity: CertificateValidity,
   { certificate, privateKey }: Issuer,
 ): X509Certificate {
   const dnsNames = names.map((name) => implicit(DNS_NAME, Buffer.from(name, 'latin1')));
@@ -87,7 +87,7 @@ export function issueServer(
   );
 }
 
-function seal({ issuer, subject, validity, publicKey, extensions }: Contents, by: KeyObject): X509Certificate {
+function seal({ issuer, subject, validity, publicKey, extensions }: CertificateContents, by: KeyObject): X509Certificate {
   const algorithm = sequence(oid(OID.ecdsaWithSha256));
   const content = sequence(
     explicit(0, integer(VERSION_3)),

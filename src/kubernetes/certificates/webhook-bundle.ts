@@ -9,10 +9,10 @@ export const WEBHOOK_NAME = 'inject.sidegate.dev';
 
 interface Configuration {
   readonly metadata: { readonly resourceVersion: string };
-  readonly webhooks?: readonly Webhook[] | null;
+  readonly webhooks?: readonly WebhookEntry[] | null;
 }
 
-interface Webhook {
+interface WebhookEntry {
   readonly name: string;
   readonly clientConfig: {
     readonly caBundle?: string;

@@ -36,19 +36,13 @@ export interface RequestOptions {
 /** Query parameters; undefined ones are omitted. */
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** Options of a list request. */
-export interface ListOptions extends Pick<RequestOptions, 'accept' | 'timeout'> {
-  /** Maximum number of objects in one response. Default: 500. */
-  readonly pageSize?: number;
-}
-
-interface Page<T> {
+interface ObjectPage<T> {
   readonly items?: readonly T[] | null;
   readonly metadata?: { readonly continue?: string };
 }
 
 /** With the number of objects that a page may have. */
-interface LimitedPage<T> extends Page<T> {
+interface LimitedPage<T> extends ObjectPage<T> {
   readonly limit: number;
 }
 
@@ -91,7 +85,14 @@ export class KubeClient {
   }
 
   /** Returns all objects of a list, read page by page. If the list's continue token expires, the whole list is read again in one request. */
-  async list<T>(path: string, query: Query = {}, options: ListOptions = {}): Promise<T[]> {
+  async list<T>(
+    path: string,
+    query: Query = {},
+    options: Pick<RequestOptions, 'accept' | 'timeout'> & {
+      /** Maximum number of objects in one response. Default: 500. */
+      readonly pageSize?: number;
+    } = {},
+  ): Promise<T[]> {
     const { pageSize = PAGE_SIZE, ...rest } = options;
     const found: T[] = [];
     let limit = pageSize;
@@ -104,7 +105,7 @@ export class KubeClient {
         limit = page.limit;
       } catch (thrown) {
         if (token === undefined || !(thrown instanceof KubeError && thrown.status === EXPIRED)) throw thrown;
-        const whole: Page<T> = await this.request('GET', path, { ...rest, query });
+        const whole: ObjectPage<T> = await this.request('GET', path, { ...rest, query });
         return [...(whole.items ?? [])];
       }
     } while (token !== undefined);
@@ -115,7 +116,7 @@ export class KubeClient {
   async #readPage<T>(path: string, query: Query & { limit: number }, options: RequestOptions): Promise<LimitedPage<T>> {
     const { limit } = query;
     try {
-      return { ...(await this.request<Page<T>>('GET', path, { ...options, query })), limit };
+      return { ...(await this.request<ObjectPage<T>>('GET', path, { ...options, query })), limit };
     } catch (thrown) {
       if (!(thrown instanceof KubeError && thrown.reason === 'TooLarge') || limit === 1) throw thrown;
       return this.#readPage(path, { ...query, limit: Math.floor(limit / 2) }, options);

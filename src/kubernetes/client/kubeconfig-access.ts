@@ -6,7 +6,13 @@ import { Secret } from '../../core/secret.ts';
 import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
 import { ExecPlugin } from './kube-exec.ts';
 import { OidcProvider } from './kube-oidc.ts';
-import { type KubeCluster, type KubeconfigOptions, type KubeUser, kubeconfigError, type Placed } from './kubeconfig-schema.ts';
+import {
+  type KubeCluster,
+  type KubeconfigOptions,
+  type KubeUser,
+  kubeconfigError,
+  type PlacedEntry,
+} from './kubeconfig-schema.ts';
 import { saveTokens } from './kubeconfig-tokens.ts';
 
 type Environment = Pick<KubeconfigOptions, 'env' | 'clock' | 'onMessage'>;
@@ -17,8 +23,8 @@ const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 
 /** Throws SidegateError, whose message contains names of fields and files but never their contents. */
 export async function createAccess(
-  cluster: Placed<KubeCluster>,
-  user: Placed<KubeUser> | undefined,
+  cluster: PlacedEntry<KubeCluster>,
+  user: PlacedEntry<KubeUser> | undefined,
   environment: Environment,
 ): Promise<ClusterAccess> {
   const server = toServer(cluster.value.server);
@@ -91,7 +97,7 @@ function rejectUnsupported(user: KubeUser): void {
 }
 
 async function createCredentials(
-  user: Placed<KubeUser>,
+  user: PlacedEntry<KubeUser>,
   environment: Environment,
   toCluster: () => Readonly<Record<string, unknown>>,
 ): Promise<CredentialSource> {
@@ -115,7 +121,7 @@ async function createCredentials(
   return async (isRejected) => ({ ...(await certificate()), ...(await plugin.credentials(isRejected)) });
 }
 
-async function createOidcProvider(user: Placed<KubeUser>, { clock, env, onMessage }: Environment): Promise<OidcProvider> {
+async function createOidcProvider(user: PlacedEntry<KubeUser>, { clock, env, onMessage }: Environment): Promise<OidcProvider> {
   const config = user.value['auth-provider']?.config ?? {};
   const ca = await readPart({ ...user, value: config }, 'idp-certificate-authority');
   const issuer = URL.parse(config['idp-issuer-url'] ?? '');
@@ -137,7 +143,7 @@ async function createOidcProvider(user: Placed<KubeUser>, { clock, env, onMessag
 }
 
 /** Reads the files for every request, because short-lived certificates are replaced in place. */
-async function createCertificateSource(user: Placed<KubeUser>): Promise<() => Promise<Credentials>> {
+async function createCertificateSource(user: PlacedEntry<KubeUser>): Promise<() => Promise<Credentials>> {
   const [cert, key] = [await readPart(user, 'client-certificate'), await readPart(user, 'client-key')];
   if ((cert === undefined) !== (key === undefined)) {
     throw kubeconfigError(
@@ -153,7 +159,7 @@ async function createCertificateSource(user: Placed<KubeUser>): Promise<() => Pr
 
 /** Inline base64 data takes precedence over a file. */
 async function readPart<Name extends string>(
-  { value, folder }: Placed<{ readonly [Key in Name | `${Name}-data`]?: unknown }>,
+  { value, folder }: PlacedEntry<{ readonly [Key in Name | `${Name}-data`]?: unknown }>,
   name: Name,
 ): Promise<Secret | undefined> {
   const data = value[`${name}-data`];
@@ -162,7 +168,7 @@ async function readPart<Name extends string>(
   return typeof file === 'string' && file !== '' ? read(resolve(folder, file), name) : undefined;
 }
 
-function toPath({ value, folder }: Placed<KubeUser>, name: 'tokenFile'): string | undefined {
+function toPath({ value, folder }: PlacedEntry<KubeUser>, name: 'tokenFile'): string | undefined {
   return value[name] ? resolve(folder, value[name]) : undefined;
 }
 

@@ -56,7 +56,7 @@ export interface KubeconfigOptions {
 }
 
 /** An entry, with its file and the directory against which its relative paths are resolved. */
-export interface Placed<T> {
+export interface PlacedEntry<T> {
   readonly name: string;
   readonly value: T;
   readonly file: string;

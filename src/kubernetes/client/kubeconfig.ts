@@ -12,7 +12,7 @@ import {
   KubeconfigSchema,
   type KubeUser,
   kubeconfigError,
-  type Placed,
+  type PlacedEntry,
 } from './kubeconfig-schema.ts';
 
 /** How a pod finds its cluster. */
@@ -21,9 +21,9 @@ const IN_A_POD =
 
 interface Merged {
   currentContext: string | undefined;
-  readonly clusters: Map<string, Placed<KubeCluster>>;
-  readonly users: Map<string, Placed<KubeUser>>;
-  readonly contexts: Map<string, Placed<KubeContext>>;
+  readonly clusters: Map<string, PlacedEntry<KubeCluster>>;
+  readonly users: Map<string, PlacedEntry<KubeUser>>;
+  readonly contexts: Map<string, PlacedEntry<KubeContext>>;
 }
 
 /** Finds the cluster that kubectl would use: from --kubeconfig, KUBECONFIG, ~/.kube/config, or in a pod. Throws SidegateError. */
@@ -85,7 +85,7 @@ function parseKubeconfig(file: string, text: string) {
   throw kubeconfigError(problems.join('\n'));
 }
 
-function add<T>(into: Map<string, Placed<T>>, { value, ...rest }: Placed<T | null | undefined>): void {
+function add<T>(into: Map<string, PlacedEntry<T>>, { value, ...rest }: PlacedEntry<T | null | undefined>): void {
   if (value !== null && value !== undefined && !into.has(rest.name)) into.set(rest.name, { ...rest, value });
 }
 

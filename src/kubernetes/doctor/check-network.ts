@@ -7,7 +7,7 @@ import { fits, isEverything } from './selector.ts';
 import { findSidecar, isOnLoopback, isProtected, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
-interface Subject {
+interface CheckedPod {
   readonly pod: Pod;
   readonly sidecar: Sidecar;
   readonly app: number;
@@ -31,7 +31,7 @@ function isForIngress({ policyTypes = ['Ingress'] }: NetworkPolicy['spec']): boo
   return policyTypes.includes('Ingress');
 }
 
-function checkPod(subject: Subject, policies: readonly NetworkPolicy[]): Finding[] {
+function checkPod(subject: CheckedPod, policies: readonly NetworkPolicy[]): Finding[] {
   const { sidecar, app, data } = subject;
   const fix = `allow only ${listNames([data, sidecar.ports.admin].flatMap((port) => port ?? []).map(String))}, by number, in a NetworkPolicy`;
   if (policies.length === 0) {
@@ -47,7 +47,7 @@ function checkPod(subject: Subject, policies: readonly NetworkPolicy[]): Finding
   ];
 }
 
-function checkAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, fix: string): Finding[] {
+function checkAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: CheckedPod, fix: string): Finding[] {
   const admitting = (spec.ingress ?? []).filter((rule) => admitsPort(rule, app, pod));
   if (isFromAnywhere(admitting)) {
     return [
@@ -69,7 +69,7 @@ function checkAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, 
 }
 
 /** Only an annotation says which container is the app, so a port of another container that everyone can reach may also be the app's. */
-function checkOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, sidecar }: Subject): Finding[] {
+function checkOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, sidecar }: CheckedPod): Finding[] {
   const own = [app, data, sidecar.ports.admin];
   const others = pod.spec.containers.flatMap(({ name, ports = [] }) =>
     ports
@@ -85,7 +85,7 @@ function checkOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, si
 }
 
 /** Some network plug-ins do not resolve named ports of native sidecars (projectcalico/calico#8881). */
-function checkNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Finding[] {
+function checkNames({ metadata, spec }: NetworkPolicy, { sidecar }: CheckedPod): Finding[] {
   if (sidecar.form !== 'native') return [];
   const own = new Map((sidecar.container.ports ?? []).map(({ name, containerPort }) => [name, containerPort]));
   const named = (spec.ingress ?? []).flatMap(({ ports = [] }) =>
@@ -104,7 +104,7 @@ function checkNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Fi
   });
 }
 
-function checkShut(policies: readonly NetworkPolicy[], { pod, data }: Subject): Finding[] {
+function checkShut(policies: readonly NetworkPolicy[], { pod, data }: CheckedPod): Finding[] {
   if (data === undefined) return [];
   const isOpen = policies.some(({ spec }) => (spec.ingress ?? []).some((rule) => admitsPort(rule, data, pod)));
   if (isOpen) return [];

@@ -56,7 +56,7 @@ function toSelected({ metadata: { name } }: Service, reached: readonly Pod[]): F
   ];
 }
 
-function toElsewhere({ metadata: { name } }: Service, places: readonly Place[]): Finding[] {
+function toElsewhere({ metadata: { name } }: Service, places: readonly SharedAddress[]): Finding[] {
   return [...Map.groupBy(places, ({ slice }) => slice)].map(([slice, sent]) => {
     const addresses = new Set(sent.map(({ address }) => address));
     return finding(
@@ -73,13 +73,13 @@ function isReached({ spec }: Service, pod: Pod): boolean {
 }
 
 /** Where a Service leads: an address, in its canonical form, or the name of a host. */
-interface Place {
+interface SharedAddress {
   readonly address: string;
   readonly slice: EndpointSlice;
 }
 
 /** All that may get requests: if no address is ready, kube-proxy uses those that are serving. */
-function placesOf(service: Service, facts: Facts): Place[] {
+function placesOf(service: Service, facts: Facts): SharedAddress[] {
   return slicesOf(service, facts).flatMap((slice) =>
     (slice.endpoints ?? [])
       .filter(({ conditions: { ready, serving } = {} }) => {
@@ -99,7 +99,7 @@ function portsBeside({ spec: { ports = [] } }: Service, gates: readonly Pod[]): 
 }
 
 /** Returns whether the sidecar of another workload gets the requests. */
-function toGuard(pods: readonly Pod[], beside: ReadonlySet<number | undefined>, facts: Facts): (place: Place) => boolean {
+function toGuard(pods: readonly Pod[], beside: ReadonlySet<number | undefined>, facts: Facts): (place: SharedAddress) => boolean {
   const byAddress = new Map(
     pods
       .filter(({ spec }) => spec.hostNetwork !== true)

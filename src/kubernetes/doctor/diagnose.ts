@@ -9,7 +9,7 @@ import { checkServices } from './check-services.ts';
 import { checkShared } from './check-shared.ts';
 import { checkSidecar, findForged, isConfirmed, isGate } from './check-sidecar.ts';
 import { checkStale } from './check-stale.ts';
-import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
+import { CONTROLLER_KINDS, type Facts, type FoundObjects, itemsOf } from './facts.ts';
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
 import { findSidecar, isConcerned, isOnAppPort, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
@@ -38,7 +38,7 @@ export interface WorkloadReport {
 }
 
 /** The whole diagnosis. */
-export interface Report {
+export interface DoctorReport {
   /** The most severe first. */
   readonly workloads: readonly WorkloadReport[];
   readonly cluster: readonly Finding[];
@@ -68,7 +68,7 @@ const DOUBTS: ReadonlySet<FindingCode> = new Set([
 ]);
 
 /** Diagnoses the cluster; pure. */
-export function diagnose(facts: Facts): Report {
+export function diagnose(facts: Facts): DoctorReport {
   const found = findWorkloads(facts);
   const workloads = found.map((workload) => toReport(workload, facts)).sort(compare);
   const cluster = sortFindings([...checkAdmission(found, facts), ...checkUnknown(facts)]);
@@ -158,7 +158,7 @@ function compare(a: WorkloadReport, b: WorkloadReport): number {
 function checkUnknown(facts: Facts): Finding[] {
   const { services, endpointSlices, ingresses, networkPolicies, webhooks, policies, bindings, namespaces, injectors, current } =
     facts;
-  const lists: readonly (readonly [Found<unknown>, string])[] = [
+  const lists: readonly (readonly [FoundObjects<unknown>, string])[] = [
     [namespaces, 'which namespaces require the sidecar'],
     ...CONTROLLER_KINDS.map(
       (kind) => [facts.controllers[kind], `whether new pods of each ${kind} will have the sidecar`] as const,

@@ -14,7 +14,7 @@ import type {
 } from './objects.ts';
 
 /** A list, or why it could not be read, such as "you may not list pods". */
-export type Found<T> =
+export type FoundObjects<T> =
   /** `unread`: why others could not be read. */
   { readonly items: readonly T[]; readonly unread?: string } | { readonly unknown: string };
 
@@ -70,21 +70,21 @@ export interface Facts {
   readonly now: EpochMilliseconds;
   /** Version of the API server; undefined if it could not be read. */
   readonly version: { readonly major: number; readonly minor: number } | undefined;
-  readonly namespaces: Found<Named>;
-  readonly pods: Found<Pod>;
-  readonly controllers: Readonly<Record<ControllerKind, Found<Controller>>>;
-  readonly services: Found<Service>;
+  readonly namespaces: FoundObjects<Named>;
+  readonly pods: FoundObjects<Pod>;
+  readonly controllers: Readonly<Record<ControllerKind, FoundObjects<Controller>>>;
+  readonly services: FoundObjects<Service>;
   /** Of all namespaces, if they may be listed: one anywhere can have the address of any pod. */
-  readonly endpointSlices: Found<EndpointSlice>;
-  readonly ingresses: Found<Ingress>;
-  readonly networkPolicies: Found<NetworkPolicy>;
-  readonly webhooks: Found<WebhookConfiguration>;
-  readonly policies: Found<Named>;
-  readonly bindings: Found<PolicyBinding>;
-  readonly mutatingPolicies: Found<Named>;
-  readonly mutatingBindings: Found<PolicyBinding>;
+  readonly endpointSlices: FoundObjects<EndpointSlice>;
+  readonly ingresses: FoundObjects<Ingress>;
+  readonly networkPolicies: FoundObjects<NetworkPolicy>;
+  readonly webhooks: FoundObjects<WebhookConfiguration>;
+  readonly policies: FoundObjects<Named>;
+  readonly bindings: FoundObjects<PolicyBinding>;
+  readonly mutatingPolicies: FoundObjects<Named>;
+  readonly mutatingBindings: FoundObjects<PolicyBinding>;
   /** The injector's Deployment. */
-  readonly injectors: Found<Named & { readonly status?: { readonly readyReplicas?: number } }>;
+  readonly injectors: FoundObjects<Named & { readonly status?: { readonly readyReplicas?: number } }>;
   readonly current: Current;
   readonly configs: ByName<GateConfig>;
   readonly secrets: ByName<Presence>;
@@ -97,7 +97,7 @@ export const CONTROLLER_KINDS = ['Deployment', 'ReplicaSet', 'StatefulSet', 'Dae
 export type ControllerKind = (typeof CONTROLLER_KINDS)[number];
 
 /** The items; none if they are unknown. */
-export function itemsOf<T>(found: Found<T>): readonly T[] {
+export function itemsOf<T>(found: FoundObjects<T>): readonly T[] {
   return 'items' in found ? found.items : [];
 }
 

@@ -3,7 +3,7 @@
 /** `error`: requests reach an app unverified, or will, or a pod cannot start; `warning`: protection is weaker than it could be; `note`: for information. */
 export type FindingSeverity = 'error' | 'warning' | 'note';
 
-interface Row {
+interface FindingKind {
   readonly severity: FindingSeverity;
   readonly meaning: string;
 }
@@ -220,7 +220,7 @@ export const FINDINGS = {
     meaning: 'The list of allowed sidecar images could not be read, so the program in them could not be checked.',
   },
   'not-known': { severity: 'note', meaning: 'Something could not be read, so what depends on it was not checked.' },
-} as const satisfies Readonly<Record<string, Row>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;
 
 export type FindingCode = keyof typeof FINDINGS;
 

@@ -7,13 +7,13 @@ export interface Metadata {
   readonly uid?: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
-  readonly ownerReferences?: readonly OwnerReference[];
+  readonly ownerReferences?: readonly ObjectOwner[];
   readonly creationTimestamp?: string;
   readonly deletionTimestamp?: string;
 }
 
 /** The owner of an object. */
-export interface OwnerReference {
+export interface ObjectOwner {
   readonly kind: string;
   readonly name: string;
   readonly uid: string;

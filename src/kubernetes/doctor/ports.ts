@@ -6,7 +6,7 @@ import { findSidecar } from './sidecar.ts';
  * The process that listens on a port. `beside`: another port of the pod; it does not matter which container declares it, because only annotations
  * say which container is the app. `nothing`: the pod declares no port of that name.
  */
-export type Target = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
+export type PortTarget = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
 
 /** Resolves a port name: app containers first, then native sidecars, like findPort of the endpoints controller. */
 export function findNamedPort(spec: PodSpec, name: string, protocol = 'TCP'): number | undefined {
@@ -26,7 +26,7 @@ export function resolveTarget(spec: PodSpec, { port, targetPort, protocol = 'TCP
 }
 
 /** Returns which process listens on this port of the pod. */
-export function classify(spec: PodSpec, port: number | undefined): Target {
+export function classify(spec: PodSpec, port: number | undefined): PortTarget {
   if (port === undefined) return 'nothing';
   const sidecar = findSidecar({ spec });
   if (sidecar === undefined) return 'other';

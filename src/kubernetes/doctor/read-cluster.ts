@@ -4,7 +4,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { KubeClient, Query } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { InjectorConfig } from '../injector/injector-config.ts';
-import { CONTROLLER_KINDS, type ControllerKind, type Facts, type Found } from './facts.ts';
+import { CONTROLLER_KINDS, type ControllerKind, type Facts, type FoundObjects } from './facts.ts';
 import type {
   Controller,
   EndpointSlice,
@@ -86,11 +86,11 @@ class Reader {
     this.#namespace = namespace;
   }
 
-  namespaced<T>(group: string, plural: string, query?: Query): Promise<Found<T>> {
+  namespaced<T>(group: string, plural: string, query?: Query): Promise<FoundObjects<T>> {
     return this.within<T>(this.#namespace, group, plural, query);
   }
 
-  within<T>(namespace: string | undefined, group: string, plural: string, query?: Query): Promise<Found<T>> {
+  within<T>(namespace: string | undefined, group: string, plural: string, query?: Query): Promise<FoundObjects<T>> {
     const folder = namespace === undefined ? '' : `/namespaces/${namespace}`;
     return this.#list(
       `${toRoot(group)}${folder}/${plural}`,
@@ -99,12 +99,12 @@ class Reader {
     );
   }
 
-  cluster<T>(group: string, plural: string, query?: Query): Promise<Found<T>> {
+  cluster<T>(group: string, plural: string, query?: Query): Promise<FoundObjects<T>> {
     return this.#list(`${toRoot(group)}/${plural}`, query, plural);
   }
 
   /** An older cluster that does not know a kind of object has none of them. */
-  async #list<T>(path: string, query: Query | undefined, what: string): Promise<Found<T>> {
+  async #list<T>(path: string, query: Query | undefined, what: string): Promise<FoundObjects<T>> {
     try {
       return { items: await this.#client.list<T>(path, query) };
     } catch (thrown) {
@@ -120,7 +120,7 @@ function toRoot(group: string): string {
 }
 
 /** Those of one namespace are less than needed: any tenant may create one with the address of a pod in another namespace. */
-async function readEndpointSlices(reader: Reader, namespace: string | undefined): Promise<Found<EndpointSlice>> {
+async function readEndpointSlices(reader: Reader, namespace: string | undefined): Promise<FoundObjects<EndpointSlice>> {
   const [group, plural] = ['discovery.k8s.io/v1', 'endpointslices'];
   const all = await reader.cluster<EndpointSlice>(group, plural);
   if (namespace === undefined || 'items' in all) return all;
@@ -151,7 +151,7 @@ async function readControllers(reader: Reader): Promise<Facts['controllers']> {
 }
 
 /** A single namespace can be read without the permission to list all of them. */
-async function readNamespaces(client: KubeClient, reader: Reader, namespace: string | undefined): Promise<Found<Named>> {
+async function readNamespaces(client: KubeClient, reader: Reader, namespace: string | undefined): Promise<FoundObjects<Named>> {
   if (namespace === undefined) return reader.cluster<Named>('v1', 'namespaces');
   try {
     return { items: [await client.request<Named>('GET', `/api/v1/namespaces/${namespace}`)] };
@@ -162,7 +162,7 @@ async function readNamespaces(client: KubeClient, reader: Reader, namespace: str
   }
 }
 
-async function readInjectors(reader: Reader, webhooks: Found<WebhookConfiguration>): Promise<Facts['injectors']> {
+async function readInjectors(reader: Reader, webhooks: FoundObjects<WebhookConfiguration>): Promise<Facts['injectors']> {
   const service = serviceOf(webhooks);
   if (service === undefined) return { items: [] };
   return reader.within(service.namespace, 'apps/v1', 'deployments', INJECTOR);

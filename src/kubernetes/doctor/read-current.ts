@@ -8,7 +8,7 @@ import { isRaw, listAt } from '../injector/raw.ts';
 import { repositoryOf, type SidecarRules } from '../injector/sidecar-rules.ts';
 import { toDefaultsHash } from '../injector/status.ts';
 import { WEBHOOK } from './check-injection.ts';
-import { type Current, type Found, itemsOf } from './facts.ts';
+import { type Current, type FoundObjects, itemsOf } from './facts.ts';
 import type { Named, WebhookConfiguration } from './objects.ts';
 
 const FORBIDDEN = 403;
@@ -17,8 +17,8 @@ const VERSION_LABEL = 'app.kubernetes.io/version';
 
 /** The objects that it is read from. */
 export interface Installed {
-  readonly webhooks: Found<WebhookConfiguration>;
-  readonly policies: Found<Named>;
+  readonly webhooks: FoundObjects<WebhookConfiguration>;
+  readonly policies: FoundObjects<Named>;
 }
 interface Given {
   readonly config: InjectorConfig;
@@ -39,7 +39,7 @@ export async function readCurrent(client: KubeClient, installed: Installed, give
 
 /** The Service of the injector, from its webhook configuration. */
 export function serviceOf(
-  webhooks: Found<WebhookConfiguration>,
+  webhooks: FoundObjects<WebhookConfiguration>,
 ): { readonly namespace: string; readonly name: string } | undefined {
   const own = itemsOf(webhooks).flatMap((each) => each.webhooks ?? []);
   return own.find(({ name }) => name === WEBHOOK)?.clientConfig.service;
@@ -48,7 +48,7 @@ export function serviceOf(
 type InstalledDefaults = Omit<Current, 'rules'> & { readonly defaults?: SidecarDefaults };
 
 /** The injector's ConfigMap has the name of its Service; its version is a label on all objects of the chart. */
-async function readInstalled(client: KubeClient, webhooks: Found<WebhookConfiguration>): Promise<InstalledDefaults> {
+async function readInstalled(client: KubeClient, webhooks: FoundObjects<WebhookConfiguration>): Promise<InstalledDefaults> {
   if ('unknown' in webhooks) return { version: undefined, hash: undefined, unknown: webhooks.unknown };
   const owner = webhooks.items.find((each) => each.webhooks?.some(({ name }) => name === WEBHOOK));
   const version = owner?.metadata.labels?.[VERSION_LABEL];
@@ -87,7 +87,7 @@ function toRules({ image, allowedImages = [repositoryOf(image)], ...rules }: Sid
 }
 
 /** The rules that the chart records on its policies. They can be trusted: anyone who can change them can also change what the policies deny. */
-function readPolicyRules(policies: Found<Named>): SidecarRules | undefined {
+function readPolicyRules(policies: FoundObjects<Named>): SidecarRules | undefined {
   const noted = itemsOf(policies).flatMap(({ metadata }) => parseRules(metadata.annotations?.[RULES_ANNOTATION]));
   if (noted.length === 0) return undefined;
   const union = (key: keyof SidecarRules): string[] => [

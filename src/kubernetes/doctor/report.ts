@@ -1,5 +1,5 @@
 /** The report: for people one table, most severe first, with the findings under each row; for tools JSON. */
-import type { Report, State, WorkloadReport } from './diagnose.ts';
+import type { DoctorReport, State, WorkloadReport } from './diagnose.ts';
 import type { Finding, FindingSeverity } from './finding.ts';
 import { nameOf } from './workloads.ts';
 
@@ -26,7 +26,7 @@ const COLORS: Readonly<Record<State | FindingSeverity, number>> = {
 const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'INTERCEPTION', 'SIDECAR'];
 
 /** Lines of text; `isColored` only for terminals. */
-export function toText(report: Report, { context, namespace }: Subject, isColored: boolean): string {
+export function toText(report: DoctorReport, { context, namespace }: Subject, isColored: boolean): string {
   const paint = (word: State | FindingSeverity, text: string): string =>
     isColored ? `\u001b[${COLORS[word]}m${text}\u001b[0m` : text;
   const subject = toPlain(`${context}, ${namespace === undefined ? 'all namespaces' : `namespace ${namespace}`}`);
@@ -76,7 +76,7 @@ function toPlain(text: string): string {
 }
 
 /** The numbers of states and findings, in one line. */
-function toSummary({ states, findings }: Report): string {
+function toSummary({ states, findings }: DoctorReport): string {
   const { 'not-requested': notRequested, ...requested } = states;
   const words = (Object.entries(requested) as [State, number][])
     .filter(([, number]) => number > 0)
@@ -95,7 +95,7 @@ function count(number: number, noun: string): string {
 const FORMAT = 2;
 
 /** JSON, indented, with a trailing newline. */
-export function toJson({ workloads, cluster, states, findings }: Report, { context, namespace }: Subject): string {
+export function toJson({ workloads, cluster, states, findings }: DoctorReport, { context, namespace }: Subject): string {
   const value = { format: FORMAT, context, namespace: namespace ?? null, states, findings, cluster, workloads };
   // JSON.stringify does not escape control and format characters beyond ASCII, which terminals interpret.
   const text = JSON.stringify(value, undefined, 2).replace(/[\u007f-\u009f\p{Cf}]/gu, toEscape);

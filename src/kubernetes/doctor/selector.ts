@@ -1,10 +1,10 @@
 /** Matches labels against a selector, by the rules of apimachinery. */
 import type { Selector } from './objects.ts';
 
-type Labels = Readonly<Record<string, string>>;
+type ObjectLabels = Readonly<Record<string, string>>;
 
 /** An empty selector matches everything. */
-export function fits(selector: Selector, labels: Labels = {}): boolean {
+export function fits(selector: Selector, labels: ObjectLabels = {}): boolean {
   const { matchLabels = {}, matchExpressions = [] } = selector;
   return (
     Object.entries(matchLabels).every(([key, value]) => find(labels, key) === value) &&
@@ -18,13 +18,13 @@ export function isEverything({ matchLabels = {}, matchExpressions = [] }: Select
 }
 
 /** A selector may name `constructor`, which each object has. */
-function find(labels: Labels, key: string): string | undefined {
+function find(labels: ObjectLabels, key: string): string | undefined {
   return Object.hasOwn(labels, key) ? labels[key] : undefined;
 }
 
 function fitsExpression(
   { key, operator, values = [] }: NonNullable<Selector['matchExpressions']>[number],
-  labels: Labels,
+  labels: ObjectLabels,
 ): boolean {
   const value = find(labels, key);
   switch (operator) {

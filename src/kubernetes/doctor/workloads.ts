@@ -2,7 +2,7 @@
 import type { Milliseconds } from '../../core/clock.ts';
 import { LONGEST_GRACE_SECONDS } from '../injector/shutdown.ts';
 import { CONTROLLER_KINDS, type ControllerKind, type Facts, itemsOf } from './facts.ts';
-import type { Controller, Named, OwnerReference, Pod, PodTemplate } from './objects.ts';
+import type { Controller, Named, ObjectOwner, Pod, PodTemplate } from './objects.ts';
 
 /** A pod that is being deleted and lasts longer counts like any other: its author chose its grace period. Twice, as clocks differ. */
 const LONGEST_ENDING_MS: Milliseconds = 2_000 * LONGEST_GRACE_SECONDS;
@@ -35,7 +35,7 @@ interface Chain {
   readonly controller: Controller | undefined;
 }
 
-interface Draft extends Chain {
+interface WorkloadDraft extends Chain {
   readonly namespace: string;
   readonly pods: Pod[];
 }
@@ -47,8 +47,8 @@ export function findWorkloads(facts: Facts): readonly Workload[] {
   for (const each of all) byUid.set(each.object.metadata.uid ?? '', each);
   const deployments = itemsOf(facts.controllers.Deployment);
   const byName = new Map(deployments.map((object) => [`${object.metadata.namespace}/${object.metadata.name}`, object]));
-  const drafts = new Map<string, Draft>();
-  const draftOf = (namespace: string, chain: Chain): Draft => {
+  const drafts = new Map<string, WorkloadDraft>();
+  const draftOf = (namespace: string, chain: Chain): WorkloadDraft => {
     const key = `${namespace}/${chain.kind}/${chain.name}`;
     const draft = drafts.get(key) ?? { ...chain, namespace, pods: [] };
     drafts.set(key, draft);
@@ -92,7 +92,7 @@ export function mayServe({ status }: Pod): boolean {
   return status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 }
 
-function ownerOf({ metadata }: Named): OwnerReference | undefined {
+function ownerOf({ metadata }: Named): ObjectOwner | undefined {
   return metadata.ownerReferences?.find(({ controller }) => controller === true);
 }
 
@@ -113,12 +113,12 @@ function climb(pod: Pod, byUid: ReadonlyMap<string, Known>, byName: ReadonlyMap<
 }
 
 /** The Deployment of a ReplicaSet that may not be read: its name ends with the hash that pods of Deployments bear as a label. */
-function toDeployment({ metadata }: Pod, { kind, name }: OwnerReference): string | undefined {
+function toDeployment({ metadata }: Pod, { kind, name }: ObjectOwner): string | undefined {
   const ending = `-${metadata.labels?.['pod-template-hash']}`;
   return kind === 'ReplicaSet' && name.endsWith(ending) ? name.slice(0, -ending.length) : undefined;
 }
 
-function toWorkload({ namespace, kind, name, controller, pods }: Draft, facts: Facts): Workload {
+function toWorkload({ namespace, kind, name, controller, pods }: WorkloadDraft, facts: Facts): Workload {
   const { spec, metadata } = controller ?? {};
   return {
     namespace,

@@ -1,16 +1,16 @@
 /** Finds the app in a pod: its container and its port. */
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from './names.ts';
-import type { Path } from './patch.ts';
+import type { PatchPath } from './patch.ts';
 import { isRaw, listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 
 const MAX_PORT = 65_535;
 
 /** A container, and its path in the pod. */
-export interface Placed {
+export interface PlacedContainer {
   readonly container: Raw;
   readonly name: string;
-  readonly path: Path;
+  readonly path: PatchPath;
 }
 
 /** A TCP port that a container declares. */
@@ -23,21 +23,21 @@ export interface DeclaredPort {
 }
 
 /** The app. */
-export interface App extends Placed {
+export interface App extends PlacedContainer {
   readonly port: number;
   /** Undefined if the container does not declare the port. */
   readonly declared: DeclaredPort | undefined;
 }
 
 /** The containers in one of the pod's lists. */
-export function containersOf(pod: Raw, list: 'containers' | 'initContainers'): Placed[] {
+export function containersOf(pod: Raw, list: 'containers' | 'initContainers'): PlacedContainer[] {
   return listAt(objectAt(pod, 'spec'), list).flatMap((container, index) =>
     isRaw(container) ? [{ container, name: textAt(container, 'name') ?? '', path: ['spec', list, index] }] : [],
   );
 }
 
 /** Containers that run next to the app: all except init containers that end. */
-export function lastingContainersOf(pod: Raw): Placed[] {
+export function lastingContainersOf(pod: Raw): PlacedContainer[] {
   const sidecars = containersOf(pod, 'initContainers').filter(({ container }) => isRestarting(container));
   return [...sidecars, ...containersOf(pod, 'containers')];
 }
@@ -94,7 +94,7 @@ export function warnOfOtherPorts(pod: Raw, app: App): string | undefined {
   return `other containers declare ports that the sidecar does not guard (${ports.slice(0, 4).join(', ')}): a Service that targets them bypasses it`;
 }
 
-function findContainer(pod: Raw, { appContainer, appPort }: PodSettings): Placed | { readonly problem: string } {
+function findContainer(pod: Raw, { appContainer, appPort }: PodSettings): PlacedContainer | { readonly problem: string } {
   const containers = containersOf(pod, 'containers');
   const names = containers.map(({ name }) => name).join(', ');
   if (appContainer !== undefined) {

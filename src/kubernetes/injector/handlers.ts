@@ -1,7 +1,7 @@
 /** Probes and lifecycle hooks that the kubelet runs over the network, with their paths in the pod. */
-import { type Placed, tcpPortsOf } from './app.ts';
+import { type PlacedContainer, tcpPortsOf } from './app.ts';
 import { hasForm, PORT_NUMBER } from './kubernetes-values.ts';
-import type { Path } from './patch.ts';
+import type { PatchPath } from './patch.ts';
 import { has, isRaw, objectAt, type Raw, textAt } from './raw.ts';
 
 /** A probe, named by the last segment of its URL path on the sidecar. */
@@ -9,17 +9,17 @@ type ProbeKind = 'livez' | 'readyz' | 'startupz';
 /** A lifecycle hook, by its name in Kubernetes; only the kubelet may trigger it. */
 type HookKind = 'postStart' | 'preStop';
 /** The type of request. */
-export type Action = 'httpGet' | 'tcpSocket' | 'grpc';
+export type HandlerAction = 'httpGet' | 'tcpSocket' | 'grpc';
 
 /** One probe or hook. */
 export interface Handler {
   readonly kind: ProbeKind | HookKind;
-  readonly action: Action;
+  readonly action: HandlerAction;
   /** Path of the probe or hook in the pod. */
-  readonly path: Path;
+  readonly path: PatchPath;
   /** The object under the action's name. */
   readonly request: Raw;
-  readonly container: Placed;
+  readonly container: PlacedContainer;
   /** Undefined if it is a name that the container does not declare. */
   readonly port: number | undefined;
   /** The port as written in the pod. */
@@ -37,10 +37,10 @@ export const HOOK_PLACES: readonly (readonly [HookKind, readonly string[]])[] = 
   ['postStart', ['lifecycle', 'postStart']],
   ['preStop', ['lifecycle', 'preStop']],
 ];
-const ACTIONS: readonly Action[] = ['httpGet', 'tcpSocket', 'grpc'];
+const ACTIONS: readonly HandlerAction[] = ['httpGet', 'tcpSocket', 'grpc'];
 
 /** The container's probes and hooks that connect to the pod; one with an explicit host does not. */
-export function handlersOf(container: Placed): Handler[] {
+export function handlersOf(container: PlacedContainer): Handler[] {
   return [...PROBE_PLACES, ...HOOK_PLACES].flatMap(([kind, steps]) => {
     const handler = steps.reduce<Raw>((from, step) => objectAt(from, step), container.container);
     // The API server rejects more than one action.

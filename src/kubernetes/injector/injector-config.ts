@@ -7,13 +7,13 @@ import type { Problem } from '../../config/schema/problem.ts';
 import { InjectorConfigSchema } from './injector-schema.ts';
 import { toAmount } from './kubernetes-values.ts';
 
-type Parsed = z.output<typeof InjectorConfigSchema>;
+type ParsedInjectorConfig = z.output<typeof InjectorConfigSchema>;
 /** Settings of sidecars that a pod's annotations can override. */
-export type SidecarDefaults = Readonly<Parsed['sidecar']>;
+export type SidecarDefaults = Readonly<ParsedInjectorConfig['sidecar']>;
 /** Settings of the injector's server. @public */
-export type InjectServerConfig = Readonly<NonNullable<Parsed['server']>>;
+export type InjectServerConfig = Readonly<NonNullable<ParsedInjectorConfig['server']>>;
 /** The whole config. */
-export type InjectorConfig = Readonly<Parsed>;
+export type InjectorConfig = Readonly<ParsedInjectorConfig>;
 
 /** The config with warnings, or the problems that prevent loading it. */
 export interface InjectorConfigRead {

@@ -1,5 +1,5 @@
 /** Finds what other containers of a pod have of its sidecar: port names, ports, its user or its volumes; or the first place. */
-import { containersOf, type DeclaredPort, type Placed, tcpPortsOf } from './app.ts';
+import { containersOf, type DeclaredPort, type PlacedContainer, tcpPortsOf } from './app.ts';
 import { CONTAINER, DATA_PORT } from './names.ts';
 import { volumesOfQueue } from './queue-volume.ts';
 import { listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
@@ -16,7 +16,7 @@ export interface Owned {
 }
 
 /** Something of the sidecar that another container has. */
-export interface Taken {
+export interface TakenResource {
   readonly kind: 'port' | 'port name' | 'user' | 'volume';
   readonly container: string;
   /** The number of the port or user, or the name. */
@@ -24,10 +24,10 @@ export interface Taken {
 }
 
 /** Whether a container may declare a port of the sidecar, because the port is that of the app. */
-export type IsOfApp = (container: Placed, port: Pick<DeclaredPort, 'number' | 'index'>) => boolean;
+export type IsOfApp = (container: PlacedContainer, port: Pick<DeclaredPort, 'number' | 'index'>) => boolean;
 
 /** All containers except the sidecar. Ephemeral ones come later, and need another right. */
-function otherContainersOf(pod: Raw): Placed[] {
+function otherContainersOf(pod: Raw): PlacedContainer[] {
   const all = [...containersOf(pod, 'initContainers'), ...containersOf(pod, 'containers')];
   return all.filter(({ name }) => name !== CONTAINER);
 }
@@ -36,7 +36,7 @@ function otherContainersOf(pod: Raw): Placed[] {
  * Everything of the sidecar that other containers have, including init containers that end: a Service with publishNotReadyAddresses would send
  * requests to them. Whether they listen on undeclared ports cannot be known.
  */
-export function findTaken(pod: Raw, { portName, ports, queueVolume }: Owned, isOfApp: IsOfApp): Taken[] {
+export function findTaken(pod: Raw, { portName, ports, queueVolume }: Owned, isOfApp: IsOfApp): TakenResource[] {
   const queueVolumes = new Set(queueVolume === undefined ? [] : volumesOfQueue(pod, queueVolume));
   const isOwnVolume = (name: string): boolean => isSidecarVolume(name) || queueVolumes.has(name);
   return otherContainersOf(pod).flatMap((placed) => {
@@ -51,7 +51,7 @@ export function findTaken(pod: Raw, { portName, ports, queueVolume }: Owned, isO
     );
     const mounts = [...listAt(from, 'volumeMounts'), ...listAt(from, 'volumeDevices')];
     const volumes = mounts.map((mount) => textAt(mount, 'name') ?? '').filter(isOwnVolume);
-    const toTaken = (kind: Taken['kind'], found: readonly string[]): Taken[] =>
+    const toTaken = (kind: TakenResource['kind'], found: readonly string[]): TakenResource[] =>
       [...new Set(found)].map((what) => ({ kind, container, what }));
     return [
       ...toTaken('port name', names),

@@ -2,7 +2,7 @@
 import type { Findings } from './findings.ts';
 import { APP_PORT_MODES } from './kubernetes-values.ts';
 import { CONTAINER, DOMAIN } from './names.ts';
-import { findTaken, type IsOfApp, type Taken } from './other-containers.ts';
+import { findTaken, type IsOfApp, type TakenResource } from './other-containers.ts';
 import type { DenyReason, InjectContext } from './outcome.ts';
 import type { Plan } from './plan.ts';
 import { has, listAt, objectAt, type Raw, textAt } from './raw.ts';
@@ -94,7 +94,7 @@ export function checkOthers(pod: Raw, plan: Plan, findings: Findings): void {
 }
 
 function toDenial(
-  { kind, container, what }: Taken,
+  { kind, container, what }: TakenResource,
   setting: string | undefined,
   queueVolume: string | undefined,
 ): [DenyReason, string] {

@@ -17,15 +17,18 @@ export const QUEUE_SOURCES = ['persistentVolumeClaim', ...TEMPORARY_SOURCES] as 
 const SHARING_KINDS: ReadonlySet<string> = new Set(['Deployment', 'ReplicaSet', 'DaemonSet']);
 const SETTING = `${DOMAIN}/queue-volume`;
 
-interface Parts {
+/** Denies a volume that cannot work, and warns about one that can lose events. */
+export function checkQueueVolume({
+  pod,
+  settings: { queueVolume: name },
+  context: { template },
+  findings,
+}: {
   readonly pod: Raw;
   readonly settings: PodSettings;
   readonly context: InjectContext;
   readonly findings: Findings;
-}
-
-/** Denies a volume that cannot work, and warns about one that can lose events. */
-export function checkQueueVolume({ pod, settings: { queueVolume: name }, context: { template }, findings }: Parts): void {
+}): void {
   if (name === undefined) return;
   const spec = objectAt(pod, 'spec');
   const volume = listAt(spec, 'volumes').find((each) => textAt(each, 'name') === name);

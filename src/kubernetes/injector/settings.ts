@@ -135,9 +135,9 @@ export const SETTINGS = {
   }),
 } as const;
 
-type Read<S> = S extends Setting<infer T> ? T : never;
+type SettingValue<S> = S extends Setting<infer T> ? T : never;
 /** The settings in a pod's annotations. */
-export type PodSettings = { readonly [Key in keyof typeof SETTINGS]: Read<(typeof SETTINGS)[Key]> | undefined } & {
+export type PodSettings = { readonly [Key in keyof typeof SETTINGS]: SettingValue<(typeof SETTINGS)[Key]> | undefined } & {
   readonly config: string;
 };
 /** The settings, or messages about all problems with them. */

@@ -1,9 +1,9 @@
 /** Compares the container `sidegate` of a pod with the one that this version injects: labels and annotations prove nothing, because anyone can copy them. */
 import { isDeepStrictEqual } from 'node:util';
-import { containersOf, type Placed, tcpPortsOf } from './app.ts';
+import { containersOf, type PlacedContainer, tcpPortsOf } from './app.ts';
 import { APP_PORT_MODES } from './kubernetes-values.ts';
 import { CONTAINER } from './names.ts';
-import { findEarlier, findTaken, hasSidecarUser, type IsOfApp, type Taken } from './other-containers.ts';
+import { findEarlier, findTaken, hasSidecarUser, type IsOfApp, type TakenResource } from './other-containers.ts';
 import { findOtherSource, volumesOfQueue } from './queue-volume.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { each, fill, isEach, isList, isPlaceholder, isText, isWhen, type Shape, type ShapeMap, when } from './shape.ts';
@@ -45,7 +45,7 @@ const MAX_REPORTED = 8;
 /** Fields of a pod that let containers access each other's processes. Not hostIPC: the gate has no shared memory and no message queue. */
 export const SHARING = ['hostPID', 'shareProcessNamespace'] as const;
 
-const PHRASES: Readonly<Record<Taken['kind'], (what: string) => string>> = {
+const PHRASES: Readonly<Record<TakenResource['kind'], (what: string) => string>> = {
   port: (what) => `port ${what} of`,
   'port name': () => 'a port name of',
   user: (what) => `runAsUser ${what} of`,
@@ -122,7 +122,7 @@ function areKnownResources(container: Raw): boolean {
 
 /** With `same-port` and `env`, one container beside the sidecar declares its data port: the app. */
 function findIntrusions(pod: Raw, { values: { portName, port, adminPort, queueVolume }, mode }: ReadSidecar): string[] {
-  const declares = ({ container }: Placed): boolean => tcpPortsOf(container).some(({ number }) => number === port);
+  const declares = ({ container }: PlacedContainer): boolean => tcpPortsOf(container).some(({ number }) => number === port);
   const app = APP_PORT_MODES.includes(mode)
     ? containersOf(pod, 'containers').find((each) => each.name !== CONTAINER && declares(each))
     : undefined;

@@ -13,7 +13,7 @@ import {
 } from 'yaml';
 import type { UnreadFile } from '../../config/load/document.ts';
 import { parseDocuments } from '../../config/load/syntax.ts';
-import type { PatchOperation, Path } from '../injector/patch.ts';
+import type { PatchOperation, PatchPath } from '../injector/patch.ts';
 
 /** One document of a file. */
 export interface Manifest {
@@ -22,7 +22,7 @@ export interface Manifest {
   readonly line: number;
   readonly value: unknown;
   /** Patches the value at `base`. */
-  readonly apply: (base: Path, patch: readonly PatchOperation[]) => void;
+  readonly apply: (base: PatchPath, patch: readonly PatchOperation[]) => void;
   /** The document as text. Unchanged documents are returned byte for byte. */
   readonly toText: () => string;
   readonly toValue: () => unknown;
@@ -111,7 +111,7 @@ function rebuild(document: Document): Document {
   return rebuilt;
 }
 
-function change(document: Document, base: Path, operation: PatchOperation): void {
+function change(document: Document, base: PatchPath, operation: PatchOperation): void {
   const path = [...base, ...fromPointer(operation.path)];
   const parent = document.getIn(path.slice(0, -1), true);
   const last = path.at(-1) ?? '';

@@ -1,19 +1,19 @@
 /** Finds the pods and pod templates in Kubernetes objects. */
 import { INJECT_LABEL } from '../injector/names.ts';
 import type { TemplateOwner } from '../injector/outcome.ts';
-import type { Path } from '../injector/patch.ts';
+import type { PatchPath } from '../injector/patch.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
 
 /** A pod, or an object with a pod template. */
-export interface Workload {
+export interface ManifestWorkload {
   readonly kind: string;
   readonly name: string;
   readonly namespace: string | undefined;
   readonly apiVersion: string;
   /** The path of the object in its document. */
-  readonly objectPath: Path;
+  readonly objectPath: PatchPath;
   /** The path of the pod in the object. */
-  readonly podPath: Path;
+  readonly podPath: PatchPath;
   readonly object: Raw;
   readonly pod: Raw;
   /** Whether its pods must complete. */
@@ -22,8 +22,8 @@ export interface Workload {
   readonly template: TemplateOwner | undefined;
 }
 
-const TEMPLATE: Path = ['spec', 'template'];
-const POD_PATHS: ReadonlyMap<string, Path> = new Map([
+const TEMPLATE: PatchPath = ['spec', 'template'];
+const POD_PATHS: ReadonlyMap<string, PatchPath> = new Map([
   ['Pod', []],
   ['PodTemplate', ['template']],
   ['CronJob', ['spec', 'jobTemplate', 'spec', 'template']],
@@ -31,7 +31,7 @@ const POD_PATHS: ReadonlyMap<string, Path> = new Map([
 const JOBS: ReadonlySet<string> = new Set(['Job', 'CronJob']);
 
 /** Finds all pods and pod templates of a document, including those in Lists. */
-export function findWorkloads(value: unknown, objectPath: Path = []): Workload[] {
+export function findWorkloads(value: unknown, objectPath: PatchPath = []): ManifestWorkload[] {
   const kind = textAt(value, 'kind') ?? '';
   if (isFilledList(value))
     return listAt(value, 'items').flatMap((item, index) =>
@@ -60,7 +60,7 @@ export function findWorkloads(value: unknown, objectPath: Path = []): Workload[]
 }
 
 /** The paths of labels that request the sidecar for pods that `findWorkloads` does not find, such as those of a JobSet. */
-export function findOtherRequests(value: unknown, objectPath: Path = []): Path[] {
+export function findOtherRequests(value: unknown, objectPath: PatchPath = []): PatchPath[] {
   if (isFilledList(value))
     return listAt(value, 'items').flatMap((item, index) => findOtherRequests(item, [...objectPath, 'items', index]));
   const podPath = findWorkloads(value)[0]?.podPath ?? [];
@@ -76,7 +76,7 @@ function isFilledList(value: unknown): boolean {
 }
 
 /** `labels`, `podLabels`, `commonLabels`: kinds name them differently. */
-function findRequests(value: unknown, path: Path): Path[] {
+function findRequests(value: unknown, path: PatchPath): PatchPath[] {
   if (Array.isArray(value)) return value.flatMap((item, index) => findRequests(item, [...path, index]));
   if (!isRaw(value)) return [];
   return Object.entries(value).flatMap(([key, child]) => {

@@ -7,7 +7,7 @@ import { need } from '../compute.ts';
 
 const HASHES: Readonly<Record<string, string>> = { sha1: 'SHA-1', sha256: 'SHA-256', sha384: 'SHA-384', sha512: 'SHA-512' };
 
-type Bytes = Uint8Array<ArrayBuffer>;
+type ByteArray = Uint8Array<ArrayBuffer>;
 type Output = BufferEncoding | 'buffer';
 
 function toHash(name: string): string {
@@ -16,8 +16,8 @@ function toHash(name: string): string {
   return found;
 }
 
-function toBytes(data: string | Uint8Array): Bytes {
-  return (typeof data === 'string' ? Buffer.from(data) : data) as Bytes;
+function toBytes(data: string | Uint8Array): ByteArray {
+  return (typeof data === 'string' ? Buffer.from(data) : data) as ByteArray;
 }
 
 function toOutput(bytes: Buffer, output: Output): string | Buffer {
@@ -43,12 +43,12 @@ interface KeyDetails {
 /** The keys of this file. Its bytes are private, so that no secret is printed. */
 export class KeyObject {
   readonly type: 'secret' | 'public';
-  readonly #bytes: Bytes;
+  readonly #bytes: ByteArray;
   /** As in node:crypto; undefined for secrets. */
   readonly asymmetricKeyType: string | undefined;
   readonly asymmetricKeyDetails: KeyDetails | undefined;
 
-  constructor(type: 'secret' | 'public', bytes: Bytes, kind?: string, details?: KeyDetails) {
+  constructor(type: 'secret' | 'public', bytes: ByteArray, kind?: string, details?: KeyDetails) {
     this.type = type;
     this.#bytes = bytes;
     this.asymmetricKeyType = kind;
@@ -59,22 +59,22 @@ export class KeyObject {
     return this.type === 'secret' ? this.#bytes.length : undefined;
   }
 
-  export(): Bytes {
+  export(): ByteArray {
     return this.#bytes;
   }
 }
 
 /** `createSecretKey` of node:crypto. */
-export function createSecretKey(bytes: Bytes): KeyObject {
-  return new KeyObject('secret', Buffer.from(bytes) as Bytes);
+export function createSecretKey(bytes: ByteArray): KeyObject {
+  return new KeyObject('secret', Buffer.from(bytes) as ByteArray);
 }
 
 /** HMAC of bytes. */
-export function computeHmac(name: string, key: KeyObject, data: Bytes): Buffer {
+export function computeHmac(name: string, key: KeyObject, data: ByteArray): Buffer {
   return need(`hmac ${name}`, [key.export(), data], () => signHmac(name, key.export(), data));
 }
 
-async function signHmac(name: string, key: Bytes, data: Bytes): Promise<Buffer> {
+async function signHmac(name: string, key: ByteArray, data: ByteArray): Promise<Buffer> {
   const algorithm = { name: 'HMAC', hash: toHash(name) };
   const imported = await crypto.subtle.importKey('raw', key, algorithm, false, ['sign']);
   return Buffer.from(new Uint8Array(await crypto.subtle.sign('HMAC', imported, data)));
@@ -143,7 +143,7 @@ function toElement(tag: number, value: Buffer): Buffer {
 
 function toPublicKey(der: Buffer): KeyObject {
   const text = der.toString('hex');
-  const bytes = der as Uint8Array as Bytes;
+  const bytes = der as Uint8Array as ByteArray;
   if (text.startsWith(ED25519_HEAD) && der.length === 44) return new KeyObject('public', bytes, 'ed25519', {});
   if (text.startsWith(`${P256_HEAD}04`) && der.length === 91)
     return new KeyObject('public', bytes, 'ec', { namedCurve: 'prime256v1' });
@@ -180,28 +180,28 @@ export const constants = {
 /** `verify` of node:crypto. */
 export function verify(name: string | null, data: Uint8Array, given: KeyObject | KeyWithPadding, signature: Uint8Array): boolean {
   const { key, padding } = given instanceof KeyObject ? { key: given, padding: 0 } : given;
-  const bytes = signature as Bytes;
+  const bytes = signature as ByteArray;
   return need(`verify ${name} ${padding}`, [key.export(), data, bytes], async () => {
     for (const { algorithm, signature: each } of listForms(name, key, padding, bytes)) {
       const imported = await crypto.subtle.importKey('spki', key.export(), algorithm, false, ['verify']);
-      if (await crypto.subtle.verify(algorithm, imported, each, data as Bytes)) return true;
+      if (await crypto.subtle.verify(algorithm, imported, each, data as ByteArray)) return true;
     }
     return false;
   });
 }
 
-interface SignatureForm {
+interface WebSignatureForm {
   readonly algorithm: {
     readonly name: string;
     readonly hash?: string;
     readonly namedCurve?: string;
     readonly saltLength?: number;
   };
-  readonly signature: Bytes;
+  readonly signature: ByteArray;
 }
 
 /** The forms in which WebCrypto takes a signature: it needs the length of the salt of RSASSA-PSS. */
-function listForms(name: string | null, key: KeyObject, padding: number, signature: Bytes): SignatureForm[] {
+function listForms(name: string | null, key: KeyObject, padding: number, signature: ByteArray): WebSignatureForm[] {
   if (name === null) return [{ algorithm: { name: 'Ed25519' }, signature }];
   const hashed = toHash(name);
   if (key.asymmetricKeyType === 'ec') {
@@ -217,7 +217,7 @@ function listForms(name: string | null, key: KeyObject, padding: number, signatu
 }
 
 /** WebCrypto takes the two numbers of 32 bytes each; senders write them in DER (RFC 3279 §2.2.3), which must be canonical. */
-function toRawEcdsa(signature: Bytes): Bytes | undefined {
+function toRawEcdsa(signature: ByteArray): ByteArray | undefined {
   const der = Buffer.from(signature);
   const outer = readElement(der, 0, SEQUENCE);
   const first = outer && readElement(der, outer.start, INTEGER);

@@ -5,7 +5,7 @@ import { toErrorSummary, toErrorText } from '../../core/errors.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { type OpenParts, openChecked, TlsSessions } from '../../http/client/open-socket.ts';
 import { HttpClient, Pool } from '../../http/client/pool.ts';
-import type { EgressProxy } from '../../http/client/proxy-tunnel.ts';
+import type { TunnelProxy } from '../../http/client/proxy-tunnel.ts';
 import type { ReleaseBuffer } from '../../http/client/read-buffers.ts';
 import type { UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';
 import type { FailureKind } from '../../http/dial/dial.ts';
@@ -24,7 +24,7 @@ export interface SenderSettings {
   readonly rules: EgressRules;
   /** CAs in PEM that may issue certificates of endpoints; undefined: those of Node. */
   readonly ca?: string | undefined;
-  readonly proxy?: EgressProxy | undefined;
+  readonly proxy?: TunnelProxy | undefined;
 }
 
 export interface SenderParts extends SenderSettings {

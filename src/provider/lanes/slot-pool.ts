@@ -5,7 +5,7 @@
  * The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type Place, type Waiting, WaitLine } from '../../core/wait-line.ts';
+import { type LinePlace, type Waiting, WaitLine } from '../../core/wait-line.ts';
 import type { Health } from './lane-state.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 
@@ -325,8 +325,8 @@ export class SlotPool {
   }
 
   /** Of those that may hold a slot: the first one, and, while many attempts are slow, the one whose endpoint responded quickly most recently. */
-  #findNext(kind: SlotKind): readonly (Place<SlotRequest, Slot> | undefined)[] {
-    let [first, quickest]: (Place<SlotRequest, Slot> | undefined)[] = [];
+  #findNext(kind: SlotKind): readonly (LinePlace<SlotRequest, Slot> | undefined)[] {
+    let [first, quickest]: (LinePlace<SlotRequest, Slot> | undefined)[] = [];
     let latest = Number.NEGATIVE_INFINITY;
     for (const place of this.#lines[kind].places) {
       if (!this.#mayHold(place.request)) continue;

@@ -7,7 +7,7 @@ import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
-import { createEgressProxy, type EgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
+import { createEgressProxy, findProxyProblem, type TunnelProxy } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
@@ -29,7 +29,7 @@ export interface ProviderSettings {
   /** Undefined if its URL could not be read. */
   readonly queue: QueuePlace | undefined;
   readonly cipher: EndpointCipher;
-  readonly proxy: EgressProxy | undefined;
+  readonly proxy: TunnelProxy | undefined;
   readonly ca: string | undefined;
   /** The database of the outbox; undefined if there is none. */
   readonly outbox: PostgresTarget | undefined;

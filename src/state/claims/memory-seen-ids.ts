@@ -3,13 +3,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { ExpiringMap } from '../expiring-map.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from './seen-ids.ts';
 
-/** Bounds of the store. */
-export interface MemoryOptions {
-  /** Maximum number of IDs, claimed and handled together. */
-  readonly maxIds: number;
-}
-
-interface Entry {
+interface SeenEntry {
   readonly isHandled: boolean;
   readonly token: string;
   readonly fingerprint: string;
@@ -17,13 +11,19 @@ interface Entry {
 }
 
 /** Creates the store. */
-export function createMemorySeenIds(clock: Clock, options: MemoryOptions): SeenIds {
+export function createMemorySeenIds(
+  clock: Clock,
+  options: {
+    /** Maximum number of IDs, claimed and handled together. */
+    readonly maxIds: number;
+  },
+): SeenIds {
   return new MemorySeenIds(clock, options.maxIds);
 }
 
 class MemorySeenIds implements SeenIds {
   readonly #clock: Clock;
-  readonly #entries: ExpiringMap<Entry>;
+  readonly #entries: ExpiringMap<SeenEntry>;
 
   constructor(clock: Clock, maxIds: number) {
     this.#clock = clock;

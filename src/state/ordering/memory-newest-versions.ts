@@ -3,12 +3,6 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { ExpiringMap } from '../expiring-map.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from './newest-versions.ts';
 
-/** Bounds of the store. */
-export interface MemoryVersionsOptions {
-  /** Maximum number of resources. */
-  readonly maxResources: number;
-}
-
 interface Newest {
   readonly version: string;
   /** Monotonic, like all times here. */
@@ -16,19 +10,25 @@ interface Newest {
 }
 
 /** The event that the app is handling. */
-interface Holder {
+interface ResourceHolder {
   readonly token: string;
   readonly until: Milliseconds;
 }
 
 interface Resource {
   readonly newest: Newest | undefined;
-  readonly holder: Holder | undefined;
+  readonly holder: ResourceHolder | undefined;
   readonly expiresAt: Milliseconds;
 }
 
 /** Creates the store. */
-export function createMemoryNewestVersions(clock: Clock, options: MemoryVersionsOptions): NewestVersions {
+export function createMemoryNewestVersions(
+  clock: Clock,
+  options: {
+    /** Maximum number of resources. */
+    readonly maxResources: number;
+  },
+): NewestVersions {
   return new MemoryNewestVersions(clock, options.maxResources);
 }
 
@@ -70,7 +70,7 @@ class MemoryNewestVersions implements NewestVersions {
     return { newest: toLive(resource?.newest, now), holder: toLive(resource?.holder, now) };
   }
 
-  #write(key: string, newest: Newest | undefined, holder: Holder | undefined): void {
+  #write(key: string, newest: Newest | undefined, holder: ResourceHolder | undefined): void {
     if (newest === undefined && holder === undefined) this.#resources.delete(key);
     else this.#resources.put(key, { newest, holder, expiresAt: Math.max(newest?.until ?? 0, holder?.until ?? 0) });
   }

@@ -9,8 +9,8 @@ import { isOfReplica, type RedisClient } from './client.ts';
 import { OPERATE } from './scripts.ts';
 
 /** The script's reply to an operation (scripts.ts). */
-export type Reply = number | readonly [value: string, remainingMs: Milliseconds];
-type RawReply = Reply | readonly [failed: -1, error: string];
+export type RedisReply = number | readonly [value: string, remainingMs: Milliseconds];
+type RawReply = RedisReply | readonly [failed: -1, error: string];
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
@@ -20,7 +20,7 @@ declare module 'ioredis' {
 }
 
 /** One operation of the script. */
-export interface Operation {
+export interface StoreOperation {
   readonly name:
     | 'claim'
     | 'confirm'
@@ -44,9 +44,9 @@ export interface OperationEvents {
   onFailure(error: { readonly message?: string }): string;
 }
 
-interface Waiting {
-  readonly operation: Operation;
-  readonly onReply: (reply: Reply) => void;
+interface WaitingOperation {
+  readonly operation: StoreOperation;
+  readonly onReply: (reply: RedisReply) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -66,11 +66,11 @@ const GAP_WEIGHT = 1 / 8;
 const MAX_GAP_MS: Milliseconds = 10;
 
 /** Collects operations and sends them in batches. */
-export class Operations {
+export class StoreOperations {
   readonly #client: RedisClient;
   readonly #events: OperationEvents;
   readonly #maxBatch: number;
-  #waiting: Waiting[] = [];
+  #waiting: WaitingOperation[] = [];
   /** The waiting operations are sent in the next turn. */
   #isDue = false;
   #cancelWait: CancelTimer | undefined;
@@ -97,9 +97,9 @@ export class Operations {
   }
 
   /** Resolves with what `convert` makes of the reply; it throws for one that the script never gives. Rejects with StoreUnavailable only. */
-  run<T>(operation: Operation, convert: (reply: Reply) => T): Promise<T> {
+  run<T>(operation: StoreOperation, convert: (reply: RedisReply) => T): Promise<T> {
     return new Promise((resolve, reject) => {
-      const onReply = (reply: Reply): void => {
+      const onReply = (reply: RedisReply): void => {
         // A reply that cannot be converted must not keep the others of its batch waiting.
         try {
           resolve(convert(reply));
@@ -143,7 +143,7 @@ export class Operations {
     if (batch.length > 0) this.#call(batch);
   }
 
-  #call(batch: readonly Waiting[]): void {
+  #call(batch: readonly WaitingOperation[]): void {
     let isOver = false;
     const end = (settle: () => void): void => {
       if (isOver) return;
@@ -157,15 +157,15 @@ export class Operations {
     whenSettled(this.#operate(batch), (replies) => end(() => this.#settle(batch, replies)), fail);
   }
 
-  #fail(batch: readonly Waiting[], thrown: unknown): void {
+  #fail(batch: readonly WaitingOperation[], thrown: unknown): void {
     const failure = this.#toUnavailable(toErrorText(thrown), thrown as Error);
     for (const { reject } of batch) reject(failure);
   }
 
-  #settle(batch: readonly Waiting[], replies: unknown): void {
+  #settle(batch: readonly WaitingOperation[], replies: unknown): void {
     if (!isReplies(replies, batch.length)) return this.#fail(batch, new Error(UNEXPECTED));
     for (let i = 0; i < batch.length; i++) {
-      const { onReply, reject } = batch[i] as Waiting;
+      const { onReply, reject } = batch[i] as WaitingOperation;
       const reply = replies[i] as RawReply;
       if (isFailure(reply)) {
         reject(this.#toUnavailable(reply[1]));
@@ -175,7 +175,7 @@ export class Operations {
     }
   }
 
-  #operate(batch: readonly Waiting[]): Promise<RawReply[]> {
+  #operate(batch: readonly WaitingOperation[]): Promise<RawReply[]> {
     const keys = batch.map(({ operation }) => operation.key);
     const args: (string | number)[] = [];
     for (const { operation } of batch) {

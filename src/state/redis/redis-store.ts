@@ -2,12 +2,12 @@
 import { randomUUID } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
-import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../../users/attempts.ts';
+import type { AttemptKeys, Attempts, AttemptsRule, LoginAttempt } from '../../users/attempts.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
 import { openRedis, type RedisClient, toReconnectDelay } from './client.ts';
-import { type OperationEvents, Operations, type Reply } from './operations.ts';
+import { type OperationEvents, type RedisReply, StoreOperations } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
 import { OutageRecord, type StoreError, type StoreOutage } from './outage.ts';
 
@@ -54,7 +54,7 @@ interface RedisError extends Error {
 class RedisStore implements RedisStoreParts {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
-  readonly #operations: Operations;
+  readonly #operations: StoreOperations;
   readonly #prefix: string;
   readonly #outage: OutageRecord;
   readonly #clock: Clock;
@@ -73,7 +73,7 @@ class RedisStore implements RedisStoreParts {
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
     const outcomes: OperationEvents = { onFailure: (error) => this.#markDown(error) };
-    this.#operations = new Operations(this.#client, outcomes, clock, options.commandTimeout);
+    this.#operations = new StoreOperations(this.#client, outcomes, clock, options.commandTimeout);
     onEvent(this.#client, 'ready', () => runDetached(this.#onReady()));
     onEvent(this.#client, 'error', (error: RedisError) => {
       this.#markDown(error);
@@ -109,7 +109,7 @@ class RedisStore implements RedisStoreParts {
     return this.#operations.run({ name: 'leave', key: this.#prefix + key, args }, isDone);
   }
 
-  async take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult> {
+  async take(keys: AttemptKeys, rule: AttemptsRule): Promise<LoginAttempt> {
     const reply = await this.#attempt('attempt', keys, [rule.failures, rule.per, rule.ban]);
     if (typeof reply === 'number') {
       const refund = async (): Promise<void> => {
@@ -160,7 +160,7 @@ class RedisStore implements RedisStoreParts {
     this.#client.disconnect();
   }
 
-  #attempt(name: 'attempt' | 'refund', [key, other]: AttemptKeys, args: readonly number[]): Promise<Reply> {
+  #attempt(name: 'attempt' | 'refund', [key, other]: AttemptKeys, args: readonly number[]): Promise<RedisReply> {
     const toName = (attemptKey: string): string => `${this.#prefix}a:${attemptKey}`;
     if (other === undefined) return this.#operations.run({ name, key: toName(key), args }, asReply);
     return this.#operations.run({ name: `${name}Both`, key: toName(key), otherKey: toName(other), args }, asReply);
@@ -279,14 +279,14 @@ class RedisStore implements RedisStoreParts {
   }
 }
 
-function toClaimResult(reply: Reply): ClaimResult {
+function toClaimResult(reply: RedisReply): ClaimResult {
   if (typeof reply === 'number') return expectOne(reply, NEW);
   const [value, remainingMs] = reply;
   const state = value.startsWith('h ') ? 'handled' : 'in-progress';
   return { state, remainingMs: Math.max(remainingMs, 0), fingerprint: toFingerprint(value) };
 }
 
-function toForgotten(reply: Reply): Forgotten {
+function toForgotten(reply: RedisReply): Forgotten {
   if (typeof reply === 'number') return { was: 'absent' };
   const [value] = reply;
   return { was: value.startsWith('h ') ? 'handled' : 'in-progress', fingerprint: toFingerprint(value) };
@@ -296,7 +296,7 @@ function toFingerprint(value: string): string {
   return value.slice(value.lastIndexOf(' ') + 1);
 }
 
-function toEnterResult(reply: Reply): EnterResult {
+function toEnterResult(reply: RedisReply): EnterResult {
   if (typeof reply !== 'number') return { state: 'busy', remainingMs: reply[1] };
   return reply === 0 ? { state: 'stale' } : expectOne(reply, { state: 'entered' });
 }
@@ -307,11 +307,11 @@ function expectOne<Result>(reply: number, result: Result): Result {
   return result;
 }
 
-function isDone(reply: Reply): boolean {
+function isDone(reply: RedisReply): boolean {
   return reply === 1;
 }
 
-function asReply(reply: Reply): Reply {
+function asReply(reply: RedisReply): RedisReply {
   return reply;
 }
 

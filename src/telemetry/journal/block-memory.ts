@@ -13,7 +13,7 @@ const NUMBER_BYTES = 8;
 export type Blocks = readonly number[];
 
 /** A part of the memory that is allocated, and released, at once. */
-interface Segment {
+interface BlockSegment {
   readonly memory: Buffer;
   /** The indexes of the blocks that are free. */
   readonly free: number[];
@@ -21,7 +21,7 @@ interface Segment {
 
 /** Blocks of equal size in a few large segments, which are released when nothing is in them. */
 export class BlockMemory {
-  readonly #segments: (Segment | undefined)[] = [];
+  readonly #segments: (BlockSegment | undefined)[] = [];
 
   /** Copies the content. */
   write(content: Buffer): Blocks {
@@ -66,7 +66,7 @@ export function toAllocatedBytes(length: number): number {
   return Math.ceil(length / BLOCK_BYTES) * (BLOCK_BYTES + NUMBER_BYTES);
 }
 
-function allocateSegment(): Segment {
+function allocateSegment(): BlockSegment {
   return {
     memory: Buffer.allocUnsafeSlow(BLOCKS_PER_SEGMENT * BLOCK_BYTES),
     free: Array.from({ length: BLOCKS_PER_SEGMENT }, (_, i) => BLOCKS_PER_SEGMENT - 1 - i),

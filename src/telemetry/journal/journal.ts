@@ -87,7 +87,7 @@ const MAX_EXPLANATION_LINE_LENGTH = 500;
 const ENTRY_BYTES = 128;
 
 /** The parts of an entry that are recorded at once. */
-export type Decision = Pick<JournalEntry, 'at' | 'line' | 'details'>;
+export type RecordedDecision = Pick<JournalEntry, 'at' | 'line' | 'details'>;
 
 /** Data that few entries have. */
 interface Extra {
@@ -161,8 +161,8 @@ export class Journal {
   }
 
   /** Removes all decisions, which another journal is to keep, and returns them with the oldest first. */
-  takeAll(): Decision[] {
-    const taken: Decision[] = [];
+  takeAll(): RecordedDecision[] {
+    const taken: RecordedDecision[] = [];
     for (let age = this.#texts.length; age >= 1; age--) {
       const { at, line, details } = this.#read(age);
       taken.push({ at, line, details });

@@ -17,7 +17,7 @@ export interface StoredBodiesParts {
 }
 
 /** The stored part of one body. */
-export interface BodyContent {
+export interface RecordedBody {
   /** It is copied. */
   readonly content: Buffer;
   readonly isTruncated: boolean;
@@ -42,7 +42,7 @@ export class StoredBodies {
   }
 
   /** Stores a body; all bodies of a route must have the same retention (see `forget`). */
-  add(route: string, content: BodyContent, retention: Milliseconds): JournalBody {
+  add(route: string, content: RecordedBody, retention: Milliseconds): JournalBody {
     const { clock, maxBytes } = this.#parts;
     const bodies = this.#routes.get(route) ?? new RouteBodies();
     this.#routes.set(route, bodies);
@@ -135,7 +135,7 @@ class StoredBody implements JournalBody {
   #blocks: Blocks = [];
   #absence: BodyAbsence | undefined;
 
-  constructor({ content, isTruncated, redactions }: BodyContent, parts: StoredBodyParts) {
+  constructor({ content, isTruncated, redactions }: RecordedBody, parts: StoredBodyParts) {
     this.isTruncated = isTruncated;
     this.redactions = redactions;
     this.expiresAt = parts.expiresAt;

@@ -10,15 +10,16 @@ import type { Logger } from './logger.ts';
 const MAX_LINES = 10;
 const LINES_INTERVAL_MS: Milliseconds = 60_000;
 
-/** Where exceptions are reported. */
-export interface EscapedErrorParts {
+/** Starts logging and counting; the returned function stops both. */
+export function watchEscapedErrors({
+  clock,
+  logger,
+  metrics,
+}: {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: { escapedError(scope: EscapeScope): void };
-}
-
-/** Starts logging and counting; the returned function stops both. */
-export function watchEscapedErrors({ clock, logger, metrics }: EscapedErrorParts): () => void {
+}): () => void {
   let lines = 0;
   let intervalEnd = Number.NEGATIVE_INFINITY;
   const onEscaped = (message: unknown): void => {

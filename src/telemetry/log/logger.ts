@@ -61,18 +61,6 @@ export interface Logger<Event extends string = TelemetryLogEvent> {
 /** Where lines are written; a buffered destination can be flushed, and returns how many lines it dropped. */
 export type LogDestination = DestinationStream & { whenFlushed?(): Promise<void>; flushSync?(): void; takeDropped?(): number };
 
-/** Options of the log. */
-export interface LoggerOptions {
-  readonly level: 'debug' | 'info' | 'warn' | 'error';
-  readonly version: string;
-  /** The worker that writes the lines, from 1 on; only if there are several. */
-  readonly worker?: number | undefined;
-  /** The longest time from a line to its write on standard output. */
-  readonly flush?: Milliseconds;
-  /** Default: standard output. */
-  readonly destination?: LogDestination;
-}
-
 /** Fields that never show a value; lower case, because pino compares names exactly. Values are plain, so no field is nested. */
 const REDACTED = [
   'authorization',
@@ -104,7 +92,16 @@ function createRequestLog(log: PinoLogger, base: object, stream: LogDestination)
 }
 
 /** Creates the log. */
-export function createLogger<Event extends string>(options: LoggerOptions): Logger<Event> {
+export function createLogger<Event extends string>(options: {
+  readonly level: 'debug' | 'info' | 'warn' | 'error';
+  readonly version: string;
+  /** The worker that writes the lines, from 1 on; only if there are several. */
+  readonly worker?: number | undefined;
+  /** The longest time from a line to its write on standard output. */
+  readonly flush?: Milliseconds;
+  /** Default: standard output. */
+  readonly destination?: LogDestination;
+}): Logger<Event> {
   const { flush: flushAfter = DEFAULT_FLUSH_MS } = options;
   const stream = options.destination ?? new LogBatches(1, { clock: systemClock, flushAfter });
   const { version, worker } = options;

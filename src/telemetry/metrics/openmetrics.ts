@@ -7,7 +7,7 @@ export type ExpositionFormat = 'text' | 'openmetrics';
 const OPENMETRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
 
 /** A sample of the registry; the library's type lacks the fields of histograms. */
-interface Sample {
+interface ParsedSample {
   readonly labels: Readonly<Record<string, string | number>>;
   readonly value: number;
   readonly metricName?: string;
@@ -37,17 +37,17 @@ function toOpenMetrics(metrics: readonly MetricObjectWithValues<MetricValue<stri
 function toFamily({ name, help, type, values }: MetricObjectWithValues<MetricValue<string>>): string[] {
   // The name of a counter family omits the `_total` suffix of its samples.
   const family = type === 'counter' ? name.replace(/_total$/, '') : name;
-  const samples = values.map((value) => toSample(value as Sample, type === 'counter' ? `${family}_total` : name));
+  const samples = values.map((value) => toSample(value as ParsedSample, type === 'counter' ? `${family}_total` : name));
   return [`# TYPE ${family} ${type}`, `# HELP ${family} ${toEscaped(help)}`, ...samples];
 }
 
-function toSample({ labels, value, metricName, exemplar }: Sample, name: string): string {
+function toSample({ labels, value, metricName, exemplar }: ParsedSample, name: string): string {
   const sample = `${metricName ?? name}${toLabels(labels)} ${toNumber(value)}`;
   if (exemplar === undefined) return sample;
   return `${sample} # ${toLabels(exemplar.labelSet) || '{}'} ${toNumber(exemplar.value)} ${exemplar.timestamp}`;
 }
 
-function toLabels(labels: Sample['labels']): string {
+function toLabels(labels: ParsedSample['labels']): string {
   const pairs = Object.entries(labels).map(([name, value]) => `${name}="${toEscaped(String(value))}"`);
   return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
 }

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import { acknowledge, type Refusal, type Reply, refuse } from '../../core/refusal.ts';
+import { acknowledge, type HandshakeReply, type Refusal, refuse } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { HandshakeName } from '../schemes/description.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
@@ -82,7 +82,7 @@ const NOSNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
 const MAX_BODY_BYTES = 16_384;
 
 /** A response to a handshake. */
-export function respond(type: HandshakeName, { headers = [], ...reply }: Reply): Refusal {
+export function respond(type: HandshakeName, { headers = [], ...reply }: HandshakeReply): Refusal {
   return acknowledge({ state: 'handshake', reply: { ...reply, headers: [...headers, NOSNIFF] } }, type);
 }
 

@@ -22,7 +22,7 @@ interface CachedCertificate {
 type CertificateCache = Map<string, CachedCertificate>;
 
 /** A fetch in progress, or one that failed recently. */
-interface Attempt {
+interface CertificateFetch {
   readonly fetched: Promise<CachedCertificate>;
   readonly until: EpochMilliseconds;
 }
@@ -49,7 +49,7 @@ export class RemoteCertificates {
   /** Separate from `#proven`: anyone can send URLs of other certificates of the sender, and those must not evict the ones that it uses. */
   readonly #unproven: CertificateCache = new Map();
   /** Separate from both: anyone can send URLs that fail, and those must not evict valid keys. */
-  readonly #attempts = new Map<string, Attempt>();
+  readonly #attempts = new Map<string, CertificateFetch>();
   readonly #newUrls = new Budget();
   readonly #followed = new Budget();
 

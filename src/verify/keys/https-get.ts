@@ -1,12 +1,6 @@
 /** Small public documents over HTTPS: bounded in size and time, only from the requested host, without redirects. */
 import type { Milliseconds } from '../../core/clock.ts';
 
-/** The limits of a fetch. */
-export interface GetOptions {
-  readonly maxBytes: number;
-  readonly timeout: Milliseconds;
-}
-
 /** A fetched document. */
 export interface RemoteDocument {
   readonly body: Buffer;
@@ -15,7 +9,13 @@ export interface RemoteDocument {
 }
 
 /** Fetches a document; rejects with RemoteFailure and nothing else. */
-export type HttpsGet = (url: URL, options: GetOptions) => Promise<RemoteDocument>;
+export type HttpsGet = (
+  url: URL,
+  options: {
+    readonly maxBytes: number;
+    readonly timeout: Milliseconds;
+  },
+) => Promise<RemoteDocument>;
 
 /** Why the fetch failed. The message contains the host, never the query. */
 export class RemoteFailure extends Error {

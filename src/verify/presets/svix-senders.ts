@@ -2,11 +2,11 @@
 import type { SchemeDescription } from '../schemes/description.ts';
 import { standardWebhooks, svix } from './standard-webhooks.ts';
 
-type Sender = Omit<NonNullable<SchemeDescription['from']>, 'key'> & { readonly key?: string };
+type SvixSender = Omit<NonNullable<SchemeDescription['from']>, 'key'> & { readonly key?: string };
 
 const SIGNING_SECRET = "the endpoint's signing secret, whsec_… and base64";
 
-function toSender(base: SchemeDescription, name: string, { key = SIGNING_SECRET, ...from }: Sender): SchemeDescription {
+function toSender(base: SchemeDescription, name: string, { key = SIGNING_SECRET, ...from }: SvixSender): SchemeDescription {
   return { ...base, name, from: { ...from, key } };
 }
 

@@ -15,10 +15,10 @@ import { type FormField, findField, foldName, isAlike } from './strict-form.ts';
 export type ReadBody = (head: SignedHead, body: Buffer, options: HeadOptions) => SignedHead | Refusal;
 
 /** Changes one property of a head, or returns the refusal. */
-type Step = (head: Draft, content: BodyContent, options: HeadOptions) => Refusal | undefined;
+type HeadStep = (head: HeadDraft, content: BodyContent, options: HeadOptions) => Refusal | undefined;
 
 /** A head while it is completed. */
-type Draft = { -readonly [Name in keyof SignedHead]: SignedHead[Name] };
+type HeadDraft = { -readonly [Name in keyof SignedHead]: SignedHead[Name] };
 
 /** Compiles the function; undefined if the scheme needs nothing in the body before it is verified. */
 export function compileBodyHead(description: SchemeDescription): ReadBody | undefined {
@@ -33,7 +33,7 @@ export function compileBodyHead(description: SchemeDescription): ReadBody | unde
   ].filter((step) => step !== undefined);
   return (head, body, options) => {
     const content = new BodyContent(body);
-    const draft: Draft = { ...head };
+    const draft: HeadDraft = { ...head };
     for (const step of steps) {
       const refusal = step(draft, content, options);
       if (refusal !== undefined) return refusal;
@@ -49,7 +49,7 @@ export function toSignaturePlace({ json, form, path }: SignatureDescription): Bo
 }
 
 /** With `onlySignedFields`, an attacker could otherwise add fields that the app reads. */
-function compileFormCheck(description: SchemeDescription): Step | undefined {
+function compileFormCheck(description: SchemeDescription): HeadStep | undefined {
   const { signature, onlySignedFields } = description;
   if (onlySignedFields === undefined) return undefined;
   const places: object[] = [...listSignedPlaces(description), (signature && toSignaturePlace(signature)) ?? {}];
@@ -62,7 +62,7 @@ function compileFormCheck(description: SchemeDescription): Step | undefined {
   };
 }
 
-function compileBodySignatures(signature: SignatureDescription | undefined, isPartial: boolean): Step | undefined {
+function compileBodySignatures(signature: SignatureDescription | undefined, isPartial: boolean): HeadStep | undefined {
   const place = signature && toSignaturePlace(signature);
   if (place === undefined) return undefined;
   const read = compileBodyPlace(place, isPartial);
@@ -87,7 +87,7 @@ function toBodyText(value: unknown, place: BodyPlace): string | Refusal {
   return malformed(`${toPlaceTitle(place)} is not text`);
 }
 
-function compileBodyId(description: SchemeDescription, isPartial: boolean): Step | undefined {
+function compileBodyId(description: SchemeDescription, isPartial: boolean): HeadStep | undefined {
   const { id, signed } = description;
   if (id === undefined || !signed.includes('id') || !isBodyPlace(id)) return undefined;
   const read = compileBodyPlace(id, isPartial);
@@ -101,7 +101,7 @@ function compileBodyId(description: SchemeDescription, isPartial: boolean): Step
   };
 }
 
-function compileBodyTime(description: SchemeDescription, isPartial: boolean): Step | undefined {
+function compileBodyTime(description: SchemeDescription, isPartial: boolean): HeadStep | undefined {
   const { timestamp, signed } = description;
   if (timestamp === undefined || !signed.includes('timestamp')) return undefined;
   const { from } = timestamp;
@@ -119,7 +119,7 @@ function compileBodyTime(description: SchemeDescription, isPartial: boolean): St
 }
 
 /** Completes `SignedHead.fields` with those in the body. */
-function compileBodyFields(description: SchemeDescription, isPartial: boolean): Step | undefined {
+function compileBodyFields(description: SchemeDescription, isPartial: boolean): HeadStep | undefined {
   const readers = listFieldReaders(description, isPartial);
   if (readers.length === 0) return undefined;
   return (head, content) => {

@@ -12,7 +12,7 @@ const BOUNDARY = 'sidegate-form-boundary';
 type Pairs = [name: string, value: string][];
 
 /** Writes bodies in the format of the sender. */
-export class BodyWriter {
+export class SignedBodyWriter {
   /** Set once a multipart body was written. */
   mediaType: string | undefined;
   readonly #isMultipart: boolean;

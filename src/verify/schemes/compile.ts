@@ -18,7 +18,7 @@ import { Material, readJwk, readMaterial } from './keys.ts';
 import { compileOpenHead } from './open-content.ts';
 import { compilePieces } from './pieces.ts';
 import type { KeyParsed, KeyProblem, Scheme, SignedRequest, SignRequest, VerifyKey } from './scheme.ts';
-import { compileSigner, type SigningKey, toHeaders } from './sign.ts';
+import { compileSigner, type EncodedKey, toHeaders } from './sign.ts';
 import { signAnywhere } from './sign-anywhere.ts';
 import { compileToken, compileTokenSigner, type TokenScheme } from './token.ts';
 import { compileUrlForms } from './url.ts';
@@ -75,7 +75,7 @@ type FindKey = (head: SignedHead, chunks: Chunks | undefined, keys: readonly Ver
 function compileSigning(
   description: SchemeDescription,
   token: TokenScheme | undefined,
-  signElsewhere: (request: SignRequest, key: SigningKey) => SignedRequest,
+  signElsewhere: (request: SignRequest, key: EncodedKey) => SignedRequest,
 ): Scheme['signRequest'] {
   if (token !== undefined) return compileTokenSigner(description, token.jwt);
   if (needsFields(description)) return (request, secret, encoding) => signElsewhere(request, { secret, encoding });

@@ -18,7 +18,7 @@ export type ReadHead = (headers: HeaderFields, options: HeadOptions, query?: str
 export const VALID_ID = /^[\x21-\x7e]{1,256}$/;
 
 /** The names of headers, lower-cased. */
-interface Names {
+interface HeadFieldNames {
   readonly signature: string | undefined;
   readonly id: string | undefined;
   readonly timestamp: string | undefined;
@@ -33,7 +33,7 @@ export function toHeaderNames(description: SchemeDescription): string[] {
   return [...new Set([id, timestamp, signature, ...others].filter((name) => name !== undefined))];
 }
 
-function toNames({ signature, id, timestamp }: SchemeDescription): Names {
+function toNames({ signature, id, timestamp }: SchemeDescription): HeadFieldNames {
   return {
     signature: signature === undefined || signature.header === '' ? undefined : signature.header.toLowerCase(),
     id: id !== undefined && 'header' in id ? id.header.toLowerCase() : undefined,

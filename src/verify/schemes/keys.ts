@@ -35,15 +35,6 @@ export interface KeySource {
   readonly encoding: SecretEncoding | undefined;
 }
 
-/** The parts of key material. */
-interface MaterialParts {
-  readonly key: KeyObject;
-  readonly source?: KeySource;
-  readonly validity?: Validity;
-  readonly id?: string;
-  readonly certificate?: X509Certificate;
-}
-
 /** Prepared key material in private fields, so that printing or serializing does not reveal it. */
 export class Material {
   readonly algorithm: Algorithm;
@@ -56,7 +47,22 @@ export class Material {
   /** If the key is that of a certificate. */
   readonly certificate: X509Certificate | undefined;
 
-  constructor(algorithm: Algorithm, { key, source, validity, id, certificate }: MaterialParts) {
+  constructor(
+    algorithm: Algorithm,
+    {
+      key,
+      source,
+      validity,
+      id,
+      certificate,
+    }: {
+      readonly key: KeyObject;
+      readonly source?: KeySource;
+      readonly validity?: Validity;
+      readonly id?: string;
+      readonly certificate?: X509Certificate;
+    },
+  ) {
     this.algorithm = algorithm;
     this.#key = key;
     this.#source = source;
@@ -85,14 +91,14 @@ const ED25519_KEY_LENGTH = 32;
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 /** The scheme and the purpose that a key is parsed for. */
-export interface KeyUse {
+export interface SchemeKeyUse {
   readonly description: SchemeDescription;
   readonly encoding: SecretEncoding | undefined;
   readonly purpose: 'verify' | 'sign';
 }
 
 /** Parses one secret or key. */
-export function readMaterial(secret: Secret, use: KeyUse): Material | KeyProblem {
+export function readMaterial(secret: Secret, use: SchemeKeyUse): Material | KeyProblem {
   const read = toMaterial(secret, use);
   const { from } = use.description;
   // The library has no texts about senders.
@@ -100,7 +106,7 @@ export function readMaterial(secret: Secret, use: KeyUse): Material | KeyProblem
   return { ...read, hint: `${read.hint}; for ${from.title} it is ${from.key}` };
 }
 
-function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse): Material | KeyProblem {
+function toMaterial(secret: Secret, { description, encoding, purpose }: SchemeKeyUse): Material | KeyProblem {
   const text = secret.expose().toString('latin1');
   const { publicKey } = description;
   const source = { secret, encoding };

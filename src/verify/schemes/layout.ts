@@ -178,7 +178,7 @@ export function compilePieceRules(description: SchemeDescription): PieceRules {
 }
 
 /** Finds the separator that a value contains, or completes together with the text beside it. */
-function compileSeparatorRule(places: readonly Place[]): (value: string) => string | undefined {
+function compileSeparatorRule(places: readonly LayoutPlace[]): (value: string) => string | undefined {
   const ends = places.flatMap(({ after = '' }) => (after === '' ? [] : [after]));
   const starts = places.flatMap(({ before = '' }) => (before === '' ? [] : [before]));
   return (value) => {
@@ -202,14 +202,14 @@ export function toPieceTitle(piece: Exclude<Piece, { readonly text: string }>): 
 const FIELD_OPTIONS: ReadonlySet<string> = new Set(['type', 'optional', 'mayContainSeparator', 'escape']);
 
 /** A piece and the fixed text on both sides; undefined at the ends of the string. */
-interface Place {
+interface LayoutPlace {
   readonly piece: Variable;
   readonly before: string | undefined;
   readonly after: string | undefined;
   readonly next: Variable | undefined;
 }
 
-function toPlaces(description: SchemeDescription): Place[] {
+function toPlaces(description: SchemeDescription): LayoutPlace[] {
   const { pieces, gaps } = toLayout(description);
   return pieces.map((piece, at) => ({
     piece,

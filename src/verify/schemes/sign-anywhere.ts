@@ -4,13 +4,13 @@ import { Refusal } from '../../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import { toSignaturePlace } from './body-head.ts';
 import { isBodyPlace } from './body-values.ts';
-import { BodyWriter, writeParameter } from './body-writer.ts';
+import { SignedBodyWriter, writeParameter } from './body-writer.ts';
 import type { BodyPlace, IdSource, SchemeDescription, SignatureDescription, TimestampSource } from './description.ts';
 import { listRequired } from './header-list.ts';
 import { isFieldPiece } from './layout.ts';
 import type { Assemble } from './pieces.ts';
 import type { Scheme, SignedRequest, SignRequest } from './scheme.ts';
-import { cannotSign, readSigningMaterial, type SigningKey, toEntry } from './sign.ts';
+import { cannotSign, type EncodedKey, readSigningMaterial, toEntry } from './sign.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toQuery } from './url.ts';
 
@@ -23,7 +23,7 @@ export interface SignParts extends Pick<Scheme, 'description' | 'readHead' | 're
 const OPTIONS = { allowDotInId: true, allowQuery: true };
 
 /** Signs a request: first with a placeholder, which is read like a received signature, then with the signature of what was read. */
-export function signAnywhere(parts: SignParts, request: SignRequest, key: SigningKey): SignedRequest {
+export function signAnywhere(parts: SignParts, request: SignRequest, key: EncodedKey): SignedRequest {
   const { signature } = parts.description;
   if (signature === undefined) throw cannotSign('this scheme has no signature');
   const material = readSigningMaterial(parts.description, key);
@@ -55,7 +55,7 @@ class Draft {
   readonly #signature: SignatureDescription;
   readonly #given: SignRequest;
   readonly #headers: [string, string][] = [];
-  readonly #body: BodyWriter;
+  readonly #body: SignedBodyWriter;
   /** The parts of the signature; the others are unknown to the gate. */
   readonly #parts: string[];
   readonly #timeText: string;
@@ -66,7 +66,7 @@ class Draft {
     this.#description = description;
     this.#signature = signature;
     this.#given = request;
-    this.#body = new BodyWriter(request.body, description.contentTypes);
+    this.#body = new SignedBodyWriter(request.body, description.contentTypes);
     this.#url = request.url ?? '';
     this.#parts = Array.from({ length: signature.parts?.count ?? 0 }, () => 'sidegate');
     this.#timeText = timestamp === undefined ? '' : TIMESTAMP_FORMATS[timestamp.unit].format(request.timestamp);

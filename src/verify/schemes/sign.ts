@@ -12,7 +12,7 @@ import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { compileUrlForms } from './url.ts';
 
 /** A secret's text, and how it is decoded. */
-export interface SigningKey {
+export interface EncodedKey {
   readonly secret: Secret;
   readonly encoding: SecretEncoding | undefined;
 }
@@ -43,7 +43,7 @@ export function toHeaders({ url = '', body }: SignRequest, signed: SignedRequest
 }
 
 /** The key that signs; throws SidegateError('user') if it cannot. */
-export function readSigningMaterial(description: SchemeDescription, { secret, encoding }: SigningKey): Material {
+export function readSigningMaterial(description: SchemeDescription, { secret, encoding }: EncodedKey): Material {
   const { content } = description.signature ?? {};
   if (content !== undefined) throw cannotSign(`this scheme has no signature header: put the secret into the body at ${content}`);
   const material = readMaterial(secret, { description, encoding, purpose: 'sign' });
@@ -65,7 +65,7 @@ export function cannotSign(message: string): SidegateError {
 function sign(
   description: SchemeDescription & { readonly signature: SignatureDescription },
   request: SignRequest,
-  key: SigningKey,
+  key: EncodedKey,
 ): [string, string][] {
   const { signature, id, timestamp } = description;
   const material = readSigningMaterial(description, key);

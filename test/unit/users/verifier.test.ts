@@ -3,7 +3,7 @@ import { HashPool } from '../../../src/users/hash-pool.ts';
 import { type LivePassword, UserSet } from '../../../src/users/user-set.ts';
 import { parseHtpasswd } from '../../../src/users/users.ts';
 import { VerifiedCache } from '../../../src/users/verified-cache.ts';
-import { type CacheOutcome, type TakeAttempt, Verifier } from '../../../src/users/verifier.ts';
+import { type CacheOutcome, PasswordVerifier, type TakeAttempt } from '../../../src/users/verifier.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makeEntry } from '../../support/users.ts';
 
@@ -24,7 +24,7 @@ function start(sources = [toSource('one', makeEntry('ann', 'x'))], cache = { ttl
   const pool = new HashPool({ threads: 1, queue: 1 });
   pools.push(pool);
   const outcomes: CacheOutcome[] = [];
-  const verifier = new Verifier(new UserSet(sources), {
+  const verifier = new PasswordVerifier(new UserSet(sources), {
     realm: 'r',
     pool,
     clock,

@@ -5,7 +5,7 @@ import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { read } from '../api.ts';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, isLocal } from '../format.ts';
-import type { Place } from '../location.ts';
+import type { PageLocation } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { DeliveryDialog } from './delivery-detail.tsx';
 import { FilterForm, readFilters } from './filters.tsx';
@@ -17,7 +17,7 @@ const REPLICAS_MISSING =
 const COLUMNS = ['Outcome', 'Route', 'Stages', 'Status', 'Event'] as const;
 
 /** The view. */
-export function DeliveriesView({ place }: { readonly place: Place }): JSX.Element {
+export function DeliveriesView({ place }: { readonly place: PageLocation }): JSX.Element {
   const { query, go } = place;
   const filters = readFilters(query);
   const hasFilters = filters.size > 0;
@@ -49,7 +49,7 @@ export function DeliveriesView({ place }: { readonly place: Place }): JSX.Elemen
           </thead>
           <tbody>
             {state.rows.map((row) => (
-              <DeliveryRow key={row.id} row={row} onOpen={open} />
+              <DeliveryTableRow key={row.id} row={row} onOpen={open} />
             ))}
           </tbody>
         </table>
@@ -109,18 +109,18 @@ function useRoutes(): readonly string[] {
   return routes;
 }
 
-interface DeliveryRowProps {
+interface DeliveryTableRowProps {
   readonly row: DeliveryView;
   readonly onOpen: (id: string) => void;
 }
 
 /** A delivery never changes, so its row is rendered once. */
-class DeliveryRow extends Component<DeliveryRowProps> {
-  override shouldComponentUpdate({ row }: DeliveryRowProps): boolean {
+class DeliveryTableRow extends Component<DeliveryTableRowProps> {
+  override shouldComponentUpdate({ row }: DeliveryTableRowProps): boolean {
     return row.id !== this.props.row.id;
   }
 
-  override render({ row, onOpen }: DeliveryRowProps): JSX.Element {
+  override render({ row, onOpen }: DeliveryTableRowProps): JSX.Element {
     const { id, at, outcome, route, method, path, stages, delivery, status, event, type } = row;
     const open = (click: MouseEvent): void => {
       if (click.ctrlKey || click.metaKey || click.shiftKey) return;

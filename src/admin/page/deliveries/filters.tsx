@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { Collapsible, Period } from '../collapsible.tsx';
 import { toInstant } from '../format.ts';
-import { type Place, toFormHandler } from '../location.ts';
+import { type PageLocation, toFormHandler } from '../location.ts';
 
 /** Worst first. */
 const OUTCOMES = [
@@ -36,7 +36,7 @@ export function readFilters(query: URLSearchParams): URLSearchParams {
 }
 
 /** The form. */
-export function FilterForm({ place, routes }: { readonly place: Place; readonly routes: readonly string[] }): JSX.Element {
+export function FilterForm({ place, routes }: { readonly place: PageLocation; readonly routes: readonly string[] }): JSX.Element {
   const { query } = place;
   const current = (name: string): string => query.get(name) ?? '';
   const apply = toFormHandler(place, NAMES);

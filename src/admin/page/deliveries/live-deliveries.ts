@@ -3,12 +3,12 @@ import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { read, toMessage } from '../api.ts';
 
 /** The state of the stream. */
-export type Connection = 'connecting' | 'live' | 'lost';
+export type ConnectionState = 'connecting' | 'live' | 'lost';
 
 /** The state of the list. */
 export interface LiveState {
   readonly rows: readonly DeliveryView[];
-  readonly connection: Connection;
+  readonly connection: ConnectionState;
   readonly isLoaded: boolean;
   readonly isPaused: boolean;
   /** Deliveries that arrived during the pause. */
@@ -20,7 +20,7 @@ export interface LiveState {
   readonly areReplicasMissing: boolean;
 }
 
-interface Page {
+interface DeliveriesPage {
   readonly data: readonly DeliveryView[];
   readonly cursor: string | null;
 }
@@ -110,11 +110,11 @@ export class LiveDeliveries {
     return rows.filter(({ at }) => at >= oldest.at);
   }
 
-  async #fetch(position: Readonly<Record<string, string>>, take: (page: Page) => void): Promise<void> {
+  async #fetch(position: Readonly<Record<string, string>>, take: (page: DeliveriesPage) => void): Promise<void> {
     const query = new URLSearchParams(this.#filters);
     for (const [name, value] of Object.entries({ ...position, limit: '50' })) query.set(name, value);
     try {
-      take(await read<Page>(`/deliveries?${query}`, this.#abort.signal));
+      take(await read<DeliveriesPage>(`/deliveries?${query}`, this.#abort.signal));
       this.#set({ error: undefined });
     } catch (error) {
       if (!this.#abort.signal.aborted) this.#set({ error: toMessage(error), isLoaded: true });

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { toWords } from '../format.ts';
 
-type Stage = DeliveryView['stages'][number];
+type StageView = DeliveryView['stages'][number];
 
 /** The line: what each stage found, and why one stopped the request. */
 export function Stages({ stages, delivery }: Pick<DeliveryView, 'stages' | 'delivery'>): JSX.Element {
@@ -28,7 +28,7 @@ export function StageName({ name, delivery }: { readonly name: string } & Pick<D
 }
 
 /** The reason in words; names of keys and users stay as they are. */
-export function toDetail(result: Stage['result'], detail: string): string {
+export function toDetail(result: StageView['result'], detail: string): string {
   return result === 'stopped' || result === 'answered' ? toWords(detail) : detail;
 }
 

@@ -6,7 +6,7 @@ import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toWords } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { act, count, describeAttempt, type Repair, repair, toEndpointPath } from './outgoing-api.ts';
+import { act, count, describeAttempt, type EndpointRepair, repair, toEndpointPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
@@ -42,12 +42,12 @@ export function Endpoints(): JSX.Element {
   );
 }
 
-interface RowProps {
+interface EndpointRowProps {
   readonly endpoint: EndpointView;
   readonly onChange: () => void;
 }
 
-function Row({ endpoint, onChange }: RowProps): JSX.Element {
+function Row({ endpoint, onChange }: EndpointRowProps): JSX.Element {
   const { id, url, description, source, tenant, allTenants, disabled } = endpoint;
   const { data, reload } = usePolled<EndpointStats>(`${toEndpointPath(id)}/stats`, INTERVAL_MS);
   const onEnd = (): void => {
@@ -117,7 +117,7 @@ function toActions({ id, source, disabled }: EndpointView): Action[] {
       return { text };
     },
   });
-  const toRepair = (label: string, action: Repair['action'], question: string, done: string): Action => ({
+  const toRepair = (label: string, action: EndpointRepair['action'], question: string, done: string): Action => ({
     label,
     question,
     count: async (signal) => `${toCount(await count({ action, endpoint: id }, signal))} concerned.`,

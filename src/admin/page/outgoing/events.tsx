@@ -4,14 +4,14 @@ import type { OutgoingEvent } from '../../../provider/api/schemas.ts';
 import { Collapsible, Period } from '../collapsible.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toInstant } from '../format.ts';
-import { type Place, toFormHandler } from '../location.ts';
+import { type PageLocation, toFormHandler } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePages } from './use-pages.tsx';
 
 const NAMES = ['type', 'tenant', 'from', 'to', 'unrouted'] as const;
 
 /** The list with its filters. */
-export function EventsView({ place }: { readonly place: Place }): JSX.Element {
+export function EventsView({ place }: { readonly place: PageLocation }): JSX.Element {
   const { query } = place;
   const filter = new URLSearchParams({ limit: '50' });
   for (const name of NAMES) {

@@ -17,7 +17,7 @@ export interface ListPage<T> {
   readonly iterator: string | null;
 }
 
-interface RepairLine {
+interface RepairProgressLine {
   readonly changed: number;
   readonly total: number;
   readonly done: boolean;
@@ -25,7 +25,7 @@ interface RepairLine {
 }
 
 /** A change of many deliveries, or of one. */
-export interface Repair {
+export interface EndpointRepair {
   readonly action: 'retry' | 'cancel';
   readonly endpoint: string;
   readonly event?: string;
@@ -50,21 +50,29 @@ export async function act(path: string, signal: AbortSignal): Promise<Response> 
 }
 
 /** Retries dead and skipped deliveries, or cancels waiting ones; resolves to how many. */
-export async function repair(body: Repair, onProgress: (progress: Progress) => void, signal: AbortSignal): Promise<number> {
+export async function repair(
+  body: EndpointRepair,
+  onProgress: (progress: Progress) => void,
+  signal: AbortSignal,
+): Promise<number> {
   return (await run(body, onProgress, signal)).changed;
 }
 
 /** How many deliveries it would change now. */
-export async function count(body: Repair, signal: AbortSignal): Promise<number> {
+export async function count(body: EndpointRepair, signal: AbortSignal): Promise<number> {
   return (await run({ ...body, dryRun: true }, () => undefined, signal)).total;
 }
 
-async function run(body: Repair, onProgress: (progress: Progress) => void, signal: AbortSignal): Promise<RepairLine> {
+async function run(
+  body: EndpointRepair,
+  onProgress: (progress: Progress) => void,
+  signal: AbortSignal,
+): Promise<RepairProgressLine> {
   const headers = { 'Content-Type': 'application/json' };
   const response = await request('/outgoing/repairs', { method: 'POST', headers, body: JSON.stringify(body), signal });
-  let last: RepairLine | undefined;
+  let last: RepairProgressLine | undefined;
   for await (const line of readLines(response)) {
-    last = JSON.parse(line) as RepairLine;
+    last = JSON.parse(line) as RepairProgressLine;
     if (last.error !== undefined) throw new ApiError(0, last.error);
     onProgress({ done: last.changed, total: last.total });
   }

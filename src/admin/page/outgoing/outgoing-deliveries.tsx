@@ -7,7 +7,7 @@ import { ColumnHeads } from '../column-heads.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
 import { formatMs, formatTime, toInstant } from '../format.ts';
-import { type Place, toFormHandler } from '../location.ts';
+import { type PageLocation, toFormHandler } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
 import { act, describeAttempt, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
@@ -20,7 +20,7 @@ const UNDONE = ['waiting', 'dead'] as const satisfies OutgoingDelivery['state'][
 const STATE_CLASSES = { waiting: 'queued', dead: 'failed', skipped: 'answered', delivered: 'forwarded' } as const;
 
 /** The list, by state, endpoint and tenant. */
-export function OutgoingDeliveries({ place }: { readonly place: Place }): JSX.Element {
+export function OutgoingDeliveries({ place }: { readonly place: PageLocation }): JSX.Element {
   const { query, go } = place;
   const state = query.get('state') ?? '';
   const endpoint = query.get('endpoint');
@@ -71,7 +71,7 @@ export function OutgoingDeliveries({ place }: { readonly place: Place }): JSX.El
 }
 
 /** The address keeps the filters. */
-function FilterForm({ place }: { readonly place: Place }): JSX.Element {
+function FilterForm({ place }: { readonly place: PageLocation }): JSX.Element {
   const { query, go } = place;
   const apply = toFormHandler(place, NAMES);
   return (

@@ -1,13 +1,13 @@
 /** The sending side: endpoints and deliveries, and the way to its events. */
 import type { JSX } from 'preact';
 import { ReadOnlyNotice } from '../action.tsx';
-import type { Place } from '../location.ts';
+import type { PageLocation } from '../location.ts';
 import type { Session } from '../session.ts';
 import { Endpoints } from './endpoints.tsx';
 import { OutgoingDeliveries } from './outgoing-deliveries.tsx';
 
 /** The view. */
-export function OutgoingView({ place, session }: { readonly place: Place; readonly session: Session }): JSX.Element {
+export function OutgoingView({ place, session }: { readonly place: PageLocation; readonly session: Session }): JSX.Element {
   return (
     <>
       <h1>Outgoing</h1>

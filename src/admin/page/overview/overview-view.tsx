@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import type { Overview } from '../../console/overview-schemas.ts';
 import { Facts } from '../facts.tsx';
 import { formatBytes, formatTime } from '../format.ts';
-import type { Place } from '../location.ts';
+import type { PageLocation } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
 import { RouteOverview } from './route-overview.tsx';
@@ -13,7 +13,7 @@ const INTERVAL_MS = 5_000;
 const HASH_LENGTH = 12;
 
 /** The view. */
-export function OverviewView({ place }: { readonly place: Place }): JSX.Element {
+export function OverviewView({ place }: { readonly place: PageLocation }): JSX.Element {
   const { data, error } = usePolled<Overview>('/overview', INTERVAL_MS);
   return (
     <>
@@ -24,7 +24,7 @@ export function OverviewView({ place }: { readonly place: Place }): JSX.Element 
   );
 }
 
-function Content({ overview, place }: { readonly overview: Overview; readonly place: Place }): JSX.Element {
+function Content({ overview, place }: { readonly overview: Overview; readonly place: PageLocation }): JSX.Element {
   const { config, store, journal, routes, unmatched } = overview;
   const { lastReload } = config;
   const name = place.query.get('route');

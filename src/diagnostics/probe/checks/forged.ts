@@ -1,7 +1,7 @@
 /** Checks that tampered deliveries, and those signed with another key, are rejected. */
 
 import { type Check, type CheckFinding, expectRejected, notApplicable } from '../check.ts';
-import type { CheckContext, Delivery } from '../check-context.ts';
+import type { CheckContext, ProbeDelivery } from '../check-context.ts';
 import { withField } from '../probed-scheme.ts';
 
 const NOT_SIGNED = 'this scheme has no signature: the header contains the secret itself';
@@ -11,7 +11,7 @@ const REPLACEMENT = Buffer.from('\ufffd');
 
 /** A valid signature over one note, sent with another. */
 function withOtherNote(signed: string, toSent: (body: Buffer) => Buffer, label?: string) {
-  return (context: CheckContext): Delivery => {
+  return (context: CheckContext): ProbeDelivery => {
     const delivery = context.make({
       ...(label !== undefined && { label }),
       body: (id, now) => context.sample.write(id, now, signed),
@@ -21,7 +21,7 @@ function withOtherNote(signed: string, toSent: (body: Buffer) => Buffer, label?:
 }
 
 /** For checks that modify a signed JSON body. */
-function rejectJson(...makers: readonly ((context: CheckContext) => Delivery)[]) {
+function rejectJson(...makers: readonly ((context: CheckContext) => ProbeDelivery)[]) {
   return async (context: CheckContext): Promise<CheckFinding> => {
     if (!context.scheme.isBodySigned) return notApplicable(NOT_SIGNED);
     if (!context.sample.isJson) return notApplicable(NOT_JSON);

@@ -1,22 +1,22 @@
 /** Checks that deliveries with missing, truncated, repeated or contradictory headers are rejected. */
 
 import { type Check, type CheckFinding, expectRejected, notApplicable, toForeignEntry } from '../check.ts';
-import type { CheckContext, Delivery } from '../check-context.ts';
+import type { CheckContext, ProbeDelivery } from '../check-context.ts';
 import type { Fields } from '../client.ts';
-import { getField, type ProbedScheme, type SignatureParts, withField } from '../probed-scheme.ts';
+import { getField, type ProbedScheme, type SplitSignature, withField } from '../probed-scheme.ts';
 
 const SIGNATURE_COUNT = 100;
 const MAX_TRIES = 16;
 const BASE64_DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
 /** A valid delivery with a modified signature. */
-function withSignature(context: CheckContext, label: string, change: Change): Delivery {
+function withSignature(context: CheckContext, label: string, change: SignatureChange): ProbeDelivery {
   return rewriteSignature(context, context.make({ label }), change);
 }
 
-type Change = (prefix: string, encoded: string) => string;
+type SignatureChange = (prefix: string, encoded: string) => string;
 
-function rewriteSignature(context: CheckContext, delivery: Delivery, change: Change): Delivery {
+function rewriteSignature(context: CheckContext, delivery: ProbeDelivery, change: SignatureChange): ProbeDelivery {
   const fields = withField(delivery.fields, context.scheme.signatureName, (value) => {
     const { before, prefix, encoded } = context.scheme.split(value);
     return `${before}${change(prefix, encoded)}`;
@@ -24,7 +24,7 @@ function rewriteSignature(context: CheckContext, delivery: Delivery, change: Cha
   return { ...delivery, fields };
 }
 
-function without(context: CheckContext, label: string, names: readonly string[]): Delivery {
+function without(context: CheckContext, label: string, names: readonly string[]): ProbeDelivery {
   const delivery = context.make({ label });
   return { ...delivery, fields: delivery.fields.filter(([name]) => !names.includes(name)) };
 }
@@ -46,18 +46,18 @@ function setUnusedBit(encoded: string): string {
   return `${encoded.slice(0, end - 1)}${BASE64_DIGITS.charAt(digit + 1)}${encoded.slice(end)}`;
 }
 
-function toParts({ scheme }: CheckContext, delivery: Delivery): SignatureParts {
+function toParts({ scheme }: CheckContext, delivery: ProbeDelivery): SplitSignature {
   return scheme.split(getField(delivery.fields, scheme.signatureName));
 }
 
 /** DER signatures differ in length, and some have no padding; this returns one that has. */
-function makePadded(context: CheckContext, label: string): Delivery | undefined {
+function makePadded(context: CheckContext, label: string): ProbeDelivery | undefined {
   const deliveries = Array.from({ length: MAX_TRIES }, () => context.make({ label }));
   return deliveries.find((delivery) => toParts(context, delivery).encoded.endsWith('='));
 }
 
 const NO_PADDING = 'the signatures of this scheme are not padded base64';
-const NON_CANONICAL_FORMS: readonly (readonly [label: string, change: Change])[] = [
+const NON_CANONICAL_FORMS: readonly (readonly [label: string, change: SignatureChange])[] = [
   ['no padding', (prefix, text) => prefix + text.replace(/=+$/, '')],
   ['unused bits', (prefix, text) => prefix + setUnusedBit(text)],
   ['a stray character', (prefix, text) => `${prefix}${text.slice(0, 8)}!${text.slice(8)}`],
@@ -161,7 +161,7 @@ const AMBIGUOUS_CHECKS: readonly Check[] = [
     impact: 'One signature has many spellings: replay protection that compares signatures as text can be bypassed.',
     async run(context) {
       if (context.scheme.description.signature?.encoding !== 'base64') return notApplicable(NO_PADDING);
-      const deliveries: Delivery[] = [];
+      const deliveries: ProbeDelivery[] = [];
       for (const [label, change] of NON_CANONICAL_FORMS) {
         const delivery = makePadded(context, label);
         if (delivery === undefined) return notApplicable(NO_PADDING);

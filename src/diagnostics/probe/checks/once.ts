@@ -1,7 +1,7 @@
 /** Checks that repeated events are acknowledged, and handled once. */
 import type { Milliseconds } from '../../../core/clock.ts';
 import { type Check, type CheckFinding, describeReplies, notApplicable, type Sent, sendAll } from '../check.ts';
-import { type CheckContext, type Delivery, isAccepted } from '../check-context.ts';
+import { type CheckContext, isAccepted, type ProbeDelivery } from '../check-context.ts';
 import { withField } from '../probed-scheme.ts';
 
 const CONCURRENT = 4;
@@ -106,7 +106,7 @@ export const ONCE_CHECKS: readonly Check[] = [
       if (idName === undefined || isIdSigned) return notApplicable('this scheme signs the ID, or has no header for it');
       const first = context.make({ label: 'the first' });
       const id = context.make().id;
-      const again: Delivery = { ...first, id, label: 'the other ID', fields: withField(first.fields, idName, () => id) };
+      const again: ProbeDelivery = { ...first, id, label: 'the other ID', fields: withField(first.fields, idName, () => id) };
       const sent = [...(await sendAll(context, [first], 'accept')), ...(await sendAll(context, [again], 'reject'))];
       return handledOnce(context, describeReplies(sent), [first.id, id]);
     },

@@ -3,7 +3,7 @@
 import type { Milliseconds } from '../../../core/clock.ts';
 import { TIMESTAMP_FORMATS } from '../../../verify/schemes/timestamp.ts';
 import { type Check, type CheckFinding, expectAccepted, expectRejected, notApplicable } from '../check.ts';
-import type { CheckContext, Delivery } from '../check-context.ts';
+import type { CheckContext, ProbeDelivery } from '../check-context.ts';
 import { withField } from '../probed-scheme.ts';
 
 const UNSIGNED = 'this scheme signs no timestamp';
@@ -13,7 +13,7 @@ const NO_NUMBER = 'this scheme signs no timestamp in seconds or milliseconds';
 const MARGIN_MS: Milliseconds = 60_000;
 
 /** Rewrites the timestamp, but not the signature. */
-function rewrite(context: CheckContext, delivery: Delivery, change: (text: string) => string): Delivery {
+function rewrite(context: CheckContext, delivery: ProbeDelivery, change: (text: string) => string): ProbeDelivery {
   const { timestampName, toTimeText } = context.scheme;
   const text = toTimeText(delivery.timestamp);
   return { ...delivery, fields: withField(delivery.fields, timestampName, (value) => value.replace(text, () => change(text))) };

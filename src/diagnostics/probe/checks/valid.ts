@@ -1,13 +1,16 @@
 /** Checks that valid deliveries are accepted, in every form that senders use. */
 
 import { type Check, type CheckFinding, expectAccepted, notApplicable, toForeignEntry } from '../check.ts';
-import type { CheckContext, Delivery } from '../check-context.ts';
+import type { CheckContext, ProbeDelivery } from '../check-context.ts';
 import { getField, withField } from '../probed-scheme.ts';
 
 const KIB = 1024;
 
 /** Puts entries before the valid signature, as a sender with two secrets does. */
-function withEntriesBefore(context: CheckContext, entries: (delivery: Delivery) => readonly string[]): Delivery | undefined {
+function withEntriesBefore(
+  context: CheckContext,
+  entries: (delivery: ProbeDelivery) => readonly string[],
+): ProbeDelivery | undefined {
   const { separator, signatureName } = context.scheme;
   if (separator === undefined) return undefined;
   const delivery = context.make();
@@ -15,11 +18,11 @@ function withEntriesBefore(context: CheckContext, entries: (delivery: Delivery) 
   return { ...delivery, fields: withField(delivery.fields, signatureName, () => list) };
 }
 
-function recase(delivery: Delivery, label: string, change: (name: string) => string): Delivery {
+function recase(delivery: ProbeDelivery, label: string, change: (name: string) => string): ProbeDelivery {
   return { ...delivery, label, fields: delivery.fields.map(([name, value]) => [change(name), value]) };
 }
 
-async function acceptIfPossible(context: CheckContext, delivery: Delivery | undefined): Promise<CheckFinding> {
+async function acceptIfPossible(context: CheckContext, delivery: ProbeDelivery | undefined): Promise<CheckFinding> {
   return delivery === undefined
     ? notApplicable('the header of this scheme holds only one signature')
     : expectAccepted(context, delivery);

@@ -7,7 +7,7 @@ import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempts.ts';
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
 import type { LivePassword } from '../../../users/user-set.ts';
-import type { TakeAttempt, Verifier } from '../../../users/verifier.ts';
+import type { PasswordVerifier, TakeAttempt } from '../../../users/verifier.ts';
 import type { PasswordGate } from './gate.ts';
 
 /** The limit on failed attempts. */
@@ -24,16 +24,6 @@ export interface BasicAuthOptions extends BasicOptions {
   /** Rejects plain HTTP before a password is read. */
   readonly requireTls: boolean;
   readonly limit: AttemptsLimit | undefined;
-}
-
-/** The dependencies of the gate. */
-export interface BasicAuthParts {
-  readonly clock: Clock;
-  /** Knows the realm's current users. */
-  readonly verifier: () => Verifier;
-  readonly attempts: Attempts;
-  /** Receives the password that was accepted. */
-  readonly onUsed: (password: LivePassword) => void;
 }
 
 const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
@@ -53,7 +43,17 @@ const BAN_DELAY_MS: Milliseconds = 100;
 const MAX_DELAYED = 1_000;
 
 /** Builds the gate. The client gets the same response to any problem with its credentials. */
-export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): PasswordGate {
+export function createBasicAuthGate(
+  options: BasicAuthOptions,
+  parts: {
+    readonly clock: Clock;
+    /** Knows the realm's current users. */
+    readonly verifier: () => PasswordVerifier;
+    readonly attempts: Attempts;
+    /** Receives the password that was accepted. */
+    readonly onUsed: (password: LivePassword) => void;
+  },
+): PasswordGate {
   const { clock, verifier, attempts, onUsed } = parts;
   let delayed = 0;
   const isProxy = options.as === 'proxy';

@@ -8,20 +8,20 @@ import type { CertificateDescription } from '../../../verify/schemes/key-descrip
 import type { VerifyKey } from '../../../verify/schemes/scheme.ts';
 import type { FetchedKeys, FetchKeys } from './signature.ts';
 
-/** The functions that fetch and convert the keys. */
-export interface CertificateKeysParts {
-  /** The key of the certificate at a pinned URL that a client sent, which must have one of the names; rejects with RemoteFailure. */
-  readonly toKey: (url: URL, client: string, names: readonly string[]) => Promise<CertificateKey>;
-  /** Undefined for a key that the scheme cannot use. */
-  readonly toVerifyKey: (name: string, key: KeyObject) => VerifyKey | undefined;
-}
-
 /** The last part of the path: no dots alone, no escapes, and nothing that a server could take for another path. */
 const FILE_NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 const MAX_URL_LENGTH = 512;
 
 /** Creates the function that fetches the keys of a delivery. */
-export function createCertificateKeys(description: CertificateDescription, parts: CertificateKeysParts): FetchKeys {
+export function createCertificateKeys(
+  description: CertificateDescription,
+  parts: {
+    /** The key of the certificate at a pinned URL that a client sent, which must have one of the names; rejects with RemoteFailure. */
+    readonly toKey: (url: URL, client: string, names: readonly string[]) => Promise<CertificateKey>;
+    /** Undefined for a key that the scheme cannot use. */
+    readonly toVerifyKey: (name: string, key: KeyObject) => VerifyKey | undefined;
+  },
+): FetchKeys {
   const { header, names } = description;
   const field = header.toLowerCase();
   return async ({ headers, client }: ParsedHead): Promise<FetchedKeys | Refusal> => {

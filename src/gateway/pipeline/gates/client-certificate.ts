@@ -2,14 +2,13 @@
 import { refuse } from '../../../core/refusal.ts';
 import type { CertificateGate } from './gate.ts';
 
-/** The gate's options. */
-export interface ClientCertificateOptions {
+/** Finds the name that the route allows. The TLS handshake verified the certificate already. */
+export function createClientCertificateGate({
+  names,
+}: {
   /** The certificate must have one of these names; default: any certificate that the port's CAs issued. */
   readonly names?: readonly string[] | undefined;
-}
-
-/** Finds the name that the route allows. The TLS handshake verified the certificate already. */
-export function createClientCertificateGate({ names }: ClientCertificateOptions): CertificateGate {
+}): CertificateGate {
   const allowed = names === undefined ? undefined : new Set(names);
   return {
     check({ client }) {

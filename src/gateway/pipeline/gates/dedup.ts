@@ -62,7 +62,7 @@ export type DedupEvent =
   | 'unavailable';
 
 /** One of the claims that a delivery needs. */
-interface Step {
+interface ClaimStep {
   /** The signed ID, the digest of what was signed, an ID that an attacker can choose, or a slot for a kind. A kind keeps the slot that it has. */
   readonly of: 'signed-id' | 'digest' | 'unsigned-id' | 'kind';
   readonly fingerprint: string;
@@ -71,10 +71,10 @@ interface Step {
 }
 
 /** The claims that one delivery needs, in order: all or none. */
-type Steps = readonly Step[];
+type Steps = readonly ClaimStep[];
 
 /** The claim that blocked a delivery; without `step` that of the only step. */
-type Conflict = Exclude<ClaimResult, { state: 'new' }> & { readonly step?: Step };
+type Conflict = Exclude<ClaimResult, { state: 'new' }> & { readonly step?: ClaimStep };
 type HandledConflict = Extract<Conflict, { state: 'handled' }>;
 
 /**
@@ -212,7 +212,7 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   /** The granted request, or the conflict: a claim in progress counts before a handled one, as it may still be released. */
-  async #claimStep(step: Step): Promise<ClaimRequest | Conflict> {
+  async #claimStep(step: ClaimStep): Promise<ClaimRequest | Conflict> {
     let conflict: Conflict | undefined;
     for (const request of step.requests) {
       const result = await this.#parts.store.claim(request);
@@ -305,7 +305,7 @@ class DedupAttempt implements ClaimAttempt {
 function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent): Steps {
   const { route, lease, unsignedId, repeatsBytes } = options;
   const { id, digest, contentDigest } = event;
-  const toStep = (of: Step['of'], fingerprint: string, ...keys: string[]): Step => ({
+  const toStep = (of: ClaimStep['of'], fingerprint: string, ...keys: string[]): ClaimStep => ({
     of,
     fingerprint,
     requests: keys.map((key) => ({ key, fingerprint, token: head.requestId, leaseMs: lease })),

@@ -1,5 +1,5 @@
 /** The gates of a route: each checks one thing, never writes to the response and never calls another gate. A throw is a refusal. */
-import type { CheckedDestination, Sender, User } from '../../../core/admitted.ts';
+import type { CheckedDestination, User, VerifiedSender } from '../../../core/admitted.ts';
 import type { Client } from '../../../core/client.ts';
 import type { ClaimGrant, VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
@@ -37,7 +37,7 @@ export interface DestinationGate {
 }
 
 /** Verifies who signed the body of a request. Returns a promise only if it must. */
-export type EventVerifier = (body: Buffer, sender: Sender) => VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal>;
+export type EventVerifier = (body: Buffer, sender: VerifiedSender) => VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal>;
 
 /** Verifies who signed a request: checks the head before the body is read, and returns what verifies the body. */
 export interface EventGate {

@@ -15,19 +15,19 @@ import type { HeadGate } from './gate.ts';
 
 const HAS_CONTENT = 'the request has content';
 
-/** The gate's options. */
-export interface OpenHandshakeOptions {
-  /** The methods of requests that may reach the app. */
-  readonly methods: readonly string[];
-  /** Keeps a token that a sender offered, for operators. */
-  readonly offer: (token: Secret, client: string) => void;
-}
-
 /** Runs before the content gate, whose rules apply to deliveries. */
 export function createOpenHandshakeGate(
   { open, openBody }: Handshake,
   ring: KeyRing,
-  { methods, offer }: OpenHandshakeOptions,
+  {
+    methods,
+    offer,
+  }: {
+    /** The methods of requests that may reach the app. */
+    readonly methods: readonly string[];
+    /** Keeps a token that a sender offered, for operators. */
+    readonly offer: (token: Secret, client: string) => void;
+  },
 ): HeadGate {
   // The route accepts other methods only for the handshake.
   const checkMethod = (method: string): Refusal | undefined =>

@@ -1,6 +1,6 @@
 /** Verifies that one of the route's keys signed exactly these bytes, and identifies the event. */
 
-import type { Sender } from '../../../core/admitted.ts';
+import type { VerifiedSender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { EventIdentity, SignedHead, VerifiedEvent } from '../../../core/event.ts';
 import { cutBoundary } from '../../../core/media-type.ts';
@@ -14,18 +14,6 @@ import { addCredentials } from '../../../verify/schemes/url.ts';
 import type { EventGate } from './gate.ts';
 import { checkRecency, createSignedHeadReader, type RecencyOptions } from './timestamp.ts';
 
-/** The gate's options. */
-export interface SignatureOptions extends RecencyOptions, HeadOptions {
-  /** Maximum size of the content, in bytes. */
-  readonly maxBody: number;
-  /** The part of the signed URL before the request target; empty if the URL is not signed. */
-  readonly publicUrl: string;
-  /** Called with the key that verified, the time, and the first live key: any other key is being rotated out. */
-  readonly onKeyUsed: (key: string, at: EpochMilliseconds, first: string) => void;
-  /** For routes whose deliveries name the certificate of their key; the keys of the route are then not used. */
-  readonly fetchKeys?: FetchKeys | undefined;
-}
-
 /** Keys that a delivery names. */
 export interface FetchedKeys {
   readonly keys: readonly VerifyKey[];
@@ -37,7 +25,21 @@ export interface FetchedKeys {
 export type FetchKeys = (head: ParsedHead) => Promise<FetchedKeys | Refusal>;
 
 /** Reads the signature headers, then verifies the body. */
-export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: SignatureOptions): EventGate {
+export function createSignatureGate(
+  scheme: Scheme,
+  ring: KeyRing,
+  options: RecencyOptions &
+    HeadOptions & {
+      /** Maximum size of the content, in bytes. */
+      readonly maxBody: number;
+      /** The part of the signed URL before the request target; empty if the URL is not signed. */
+      readonly publicUrl: string;
+      /** Called with the key that verified, the time, and the first live key: any other key is being rotated out. */
+      readonly onKeyUsed: (key: string, at: EpochMilliseconds, first: string) => void;
+      /** For routes whose deliveries name the certificate of their key; the keys of the route are then not used. */
+      readonly fetchKeys?: FetchKeys | undefined;
+    },
+): EventGate {
   const readSignedHead = createSignedHeadReader(scheme, options);
   const { description, token } = scheme;
   const isSigned = description.signature !== undefined;
@@ -61,13 +63,13 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     },
   };
 
-  function check(delivery: Delivery, live: readonly VerifyKey[] | undefined): Checked | Promise<Checked> {
+  function check(delivery: ReceivedDelivery, live: readonly VerifyKey[] | undefined): Checked | Promise<Checked> {
     if (live?.length === 0) return toUnavailable(ring);
     if (live === undefined || token !== undefined) return checkLater(delivery, live);
     return checkNow(delivery, live);
   }
 
-  function checkNow(delivery: Delivery, keys: readonly VerifyKey[]): VerifiedEvent | Refusal {
+  function checkNow(delivery: ReceivedDelivery, keys: readonly VerifyKey[]): VerifiedEvent | Refusal {
     const { head, signed, message } = delivery;
     const key = scheme.verify(signed, message, keys);
     if (key === undefined) return toMismatch(ring, signed);
@@ -76,7 +78,10 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   }
 
   /** If keys must be fetched, or the signature is a token. */
-  async function checkLater(delivery: Delivery, live: readonly VerifyKey[] | undefined): Promise<VerifiedEvent | Refusal> {
+  async function checkLater(
+    delivery: ReceivedDelivery,
+    live: readonly VerifyKey[] | undefined,
+  ): Promise<VerifiedEvent | Refusal> {
     const { head, signed, message } = delivery;
     const fetched = live === undefined ? await options.fetchKeys?.(head) : undefined;
     if (fetched instanceof Refusal) return fetched;
@@ -99,7 +104,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     return { method, url, query: target.query, body, isMultipart: cutBoundary(headers.get('content-type') ?? '') !== undefined };
   }
 
-  function identify(delivery: Delivery, keyName: string): VerifiedEvent | Refusal {
+  function identify(delivery: ReceivedDelivery, keyName: string): VerifiedEvent | Refusal {
     const identity = scheme.identify(delivery.signed, delivery.message);
     if ('problem' in identity) return refuse('malformed_signature', 'malformed_signature', identity.problem);
     return checkAge(recency, delivery.head, toEvent(scheme, delivery, identity, keyName));
@@ -109,7 +114,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
 type Checked = VerifiedEvent | Refusal;
 
 /** A delivery whose signature is being checked. */
-interface Delivery {
+interface ReceivedDelivery {
   readonly head: ParsedHead;
   readonly signed: SignedHead;
   readonly message: Message;
@@ -117,7 +122,7 @@ interface Delivery {
 
 function toEvent(
   { toOpenHead }: Scheme,
-  { head, signed, message }: Delivery,
+  { head, signed, message }: ReceivedDelivery,
   identity: EventIdentity,
   keyName: string,
 ): VerifiedEvent {
@@ -159,7 +164,7 @@ function toMismatch(ring: KeyRing, { timestamp: claimedAt }: SignedHead): Refusa
 }
 
 /** For a scheme without signatures: the password or certificate identifies the sender. */
-function toSenderName({ user, certificateName }: Sender): string {
+function toSenderName({ user, certificateName }: VerifiedSender): string {
   const name = user?.name ?? certificateName;
   if (name === undefined) throw new Error('nothing is signed, and neither a password nor a certificate was required');
   return name;

@@ -24,16 +24,6 @@ export interface PostSpans {
   close(): void;
 }
 
-/** Options of the connection to the collector. */
-export interface PostOptions {
-  readonly url: URL;
-  /** Called for each export, because secrets rotate; rejects if a secret cannot be read. */
-  readonly readHeaders: () => Promise<readonly (readonly [name: string, value: string])[]>;
-  readonly timeout: Milliseconds;
-  readonly ca: Buffer | undefined;
-  readonly userAgent: string;
-}
-
 const MAX_RESPONSE_BYTES = 64 * 1024;
 const MAX_MESSAGE_LENGTH = 200;
 const OK = 200;
@@ -45,7 +35,23 @@ const STOPPING = { kind: 'failed', message: 'the process is stopping', mayRetry:
 const NOT_PRINTABLE = /[^\x20-\x7e]/g;
 
 /** Creates the client; it connects for each export. */
-export function createPost({ url, readHeaders, timeout, ca, userAgent }: PostOptions, clock: Clock): PostSpans {
+export function createPost(
+  {
+    url,
+    readHeaders,
+    timeout,
+    ca,
+    userAgent,
+  }: {
+    readonly url: URL;
+    /** Called for each export, because secrets rotate; rejects if a secret cannot be read. */
+    readonly readHeaders: () => Promise<readonly (readonly [name: string, value: string])[]>;
+    readonly timeout: Milliseconds;
+    readonly ca: Buffer | undefined;
+    readonly userAgent: string;
+  },
+  clock: Clock,
+): PostSpans {
   const closing = new AbortController();
   const { signal } = closing;
   return {

@@ -7,10 +7,10 @@ import type { BodyHashDescription, JwtDescription } from '../key-description.ts'
 import type { TokenProblem } from '../scheme.ts';
 import { malformed } from './problem.ts';
 
-type Claims = DecodedToken['claims'];
+type TokenClaims = DecodedToken['claims'];
 
 /** Why the claims of a verified token are not acceptable; undefined if they are. */
-export type CheckClaims = (claims: Claims, body: Buffer) => TokenProblem | undefined;
+export type CheckClaims = (claims: TokenClaims, body: Buffer) => TokenProblem | undefined;
 
 const DEFAULT_AUDIENCE_CLAIM = '$.aud';
 const DECODERS = { hex: parseHex, base64: parseBase64, base64url: parseBase64Url };
@@ -36,7 +36,7 @@ export function compileStrangeClaims({
   audience,
   audienceAt,
   claims = {},
-}: JwtDescription): (claims: Claims) => string[] {
+}: JwtDescription): (claims: TokenClaims) => string[] {
   const all = issuers === undefined ? claims : { ...claims, '$.iss': issuers };
   const checks = Object.entries(all).map(([path, accepted]) => ({ path, check: compileValue(path, accepted) }));
   const isAccepted = audience === undefined ? () => true : compileAudienceTest(audience, audienceAt);
@@ -51,7 +51,7 @@ export function compileStrangeClaims({
 function compileAudienceTest(
   accepted: readonly string[],
   paths: readonly string[] = [DEFAULT_AUDIENCE_CLAIM],
-): (claims: Claims) => boolean {
+): (claims: TokenClaims) => boolean {
   const known = new Set<unknown>(accepted);
   const readers = paths.map(compileClaim);
   return (claims) => readers.some((read) => [read(claims)].flat().some((value) => known.has(value)));
@@ -74,7 +74,7 @@ function toStranger(problem: string): TokenProblem {
 }
 
 /** The digest of the body that the claims name; undefined if it is malformed. */
-export function readBodyHash({ claim, encoding }: BodyHashDescription, claims: Claims): Buffer | undefined {
+export function readBodyHash({ claim, encoding }: BodyHashDescription, claims: TokenClaims): Buffer | undefined {
   const text = compileClaim(claim)(claims);
   return typeof text === 'string' ? DECODERS[encoding](text) : undefined;
 }

@@ -61,13 +61,15 @@ export function decodeClaims(token: SealedToken, { place }: TokenForm): DecodedT
   return isObject(claims.value) ? { ...token, claims: claims.value } : malformed('the claims of the token are not an object');
 }
 
-type JsonObject = Readonly<Record<string, unknown>>;
-
-function isObject(value: unknown): value is JsonObject {
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function findHeaderProblem(header: JsonObject, algorithms: readonly string[], hasChain: boolean): string | undefined {
+function findHeaderProblem(
+  header: Readonly<Record<string, unknown>>,
+  algorithms: readonly string[],
+  hasChain: boolean,
+): string | undefined {
   const rejected = hasChain ? REJECTED_PARAMETERS : [...REJECTED_PARAMETERS, ...CHAIN_PARAMETERS];
   const found = rejected.find((name) => Object.hasOwn(header, name));
   if (found !== undefined) return `the header of the token has ${found}, which this scheme does not use`;

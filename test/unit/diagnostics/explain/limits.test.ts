@@ -6,7 +6,7 @@ import { explainNow } from '../../../../src/cli/verification.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { type AnalysisInput, type CandidateKey, toCandidateKey } from '../../../../src/diagnostics/explain/analysis.ts';
-import { type Budget, DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
+import { type AnalysisBudget, DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
@@ -156,7 +156,7 @@ describe('an explanation', () => {
 
 describe('the budget', () => {
   const large = Buffer.from(JSON.stringify({ list: Array.from({ length: 20_000 }, (_, i) => `é/${i}`) }));
-  const stranger = (body: Buffer, budget: Budget): [Meter, string] => {
+  const stranger = (body: Buffer, budget: AnalysisBudget): [Meter, string] => {
     const meter = new Meter(budget);
     const { findings } = explainNow(
       toAnalysisInput('github', github(Buffer.from('stranger'), Buffer.from('x')), body, [toKey('a secret of mine')]),

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { Capacity, type CapacityLimits, type CapacityResult, type Slot } from '../../../../src/gateway/pipeline/capacity.ts';
+import { type AppSlot, Capacity, type CapacityLimits, type CapacityResult } from '../../../../src/gateway/pipeline/capacity.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 import { fc } from '../../../support/property.ts';
 
 const LIMITS: CapacityLimits = { maxInFlight: 2, maxQueued: 2, queueTimeout: 1_000 };
-const PLACE: Slot = { client: '203.0.113.9', isVerified: true };
+const PLACE: AppSlot = { client: '203.0.113.9', isVerified: true };
 
 function start(limits: CapacityLimits = LIMITS) {
   const clock = new FakeClock();
@@ -103,8 +103,8 @@ test('for any order of requests the limits hold, and each request has one outcom
 
 describe('shares', () => {
   const BUSY: CapacityLimits = { maxInFlight: 8, maxQueued: 8, queueTimeout: 1_000 };
-  const toSlot = (client: string, isVerified: boolean): Slot => ({ client, isVerified });
-  const enterMany = (capacity: Capacity, count: number, place: (index: number) => Slot) => {
+  const toSlot = (client: string, isVerified: boolean): AppSlot => ({ client, isVerified });
+  const enterMany = (capacity: Capacity, count: number, place: (index: number) => AppSlot) => {
     const results: (CapacityResult | undefined)[] = [];
     for (let i = 0; i < count; i++) {
       const entering = capacity.enter(place(i));
@@ -227,7 +227,7 @@ describe('a response that lasts', () => {
 
   test('keeps its place if there are as many others as there are places', async () => {
     const { capacity, clock, gauges } = start();
-    const slots = Array.from({ length: 4 }, (_, i): Slot => ({ client: `198.51.100.${i}`, isVerified: true }));
+    const slots = Array.from({ length: 4 }, (_, i): AppSlot => ({ client: `198.51.100.${i}`, isVerified: true }));
     for (const slot of slots) {
       expect(capacity.enter(slot)).toBe('entered');
       capacity.follow(slot, { headersSent: true }, 5_000);

@@ -4,7 +4,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect, createServer } from 'node:tls';
 import { describe, expect, test } from 'vitest';
-import { issueCa, issueServer, type KeyPair, type Validity } from '../../../../src/kubernetes/certificates/certificate.ts';
+import {
+  type CertificateValidity,
+  issueCa,
+  issueServer,
+  type KeyPair,
+} from '../../../../src/kubernetes/certificates/certificate.ts';
 import { integer, oid, time } from '../../../../src/kubernetes/certificates/der.ts';
 import { startServer, useFolder } from '../../../support/fixtures.ts';
 import { fc } from '../../../support/property.ts';
@@ -16,7 +21,7 @@ const folder = useFolder();
 
 const toKeys = (): KeyPair => generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const toPem = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }) as string;
-const toValidity = (from: number, to: number): Validity => ({ notBefore: from, notAfter: to });
+const toValidity = (from: number, to: number): CertificateValidity => ({ notBefore: from, notAfter: to });
 const openssl = (...args: string[]): string => execFileSync('openssl', args, { encoding: 'utf8', stdio: 'pipe' });
 
 function makeAuthority(validity = toValidity(now - HOUR, now + 24 * HOUR)) {

@@ -1,18 +1,18 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { RedisClient } from '../../../../src/state/redis/client.ts';
-import { Operations } from '../../../../src/state/redis/operations.ts';
+import { StoreOperations } from '../../../../src/state/redis/operations.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const LIMIT = 1_000;
 let clock: FakeClock;
 let reply: (replies: unknown) => void;
-let operations: Operations;
+let operations: StoreOperations;
 
 beforeEach(() => {
   clock = new FakeClock();
   const sendCommand = (): Promise<unknown> => new Promise((resolve) => (reply = resolve));
   const client = { isCluster: false, sendCommand } as unknown as RedisClient;
-  operations = new Operations(client, { onFailure: ({ message = '' }) => message }, clock, LIMIT);
+  operations = new StoreOperations(client, { onFailure: ({ message = '' }) => message }, clock, LIMIT);
 });
 
 async function release(): Promise<{ readonly result: () => unknown }> {

@@ -1,7 +1,7 @@
 /** The published and independent values of test/vectors/handshakes.json, asked as the gates ask them. */
 import { expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import type { Reply } from '../../../../src/core/refusal.ts';
+import type { HandshakeReply } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { compileHandshake, HANDSHAKE_NAMES, HANDSHAKES } from '../../../../src/verify/handshakes/catalogue.ts';
 import { MAX_OPEN_BODY_BYTES } from '../../../../src/verify/handshakes/handshake.ts';
@@ -10,7 +10,7 @@ import type { HandshakeName } from '../../../../src/verify/schemes/description.t
 import { type Handshake, readHandshakes } from '../../../support/oracles/vectors.ts';
 import { CONTENT_SIGNED, toBraintreeKey, toKeys } from './harness.ts';
 
-function answer({ preset, secret, signed }: Handshake): Reply | undefined {
+function answer({ preset, secret, signed }: Handshake): HandshakeReply | undefined {
   const type = preset as HandshakeName;
   const { token } = HANDSHAKES[type];
   const {

@@ -3,7 +3,7 @@ import { HeaderFields } from '../../../../../src/core/headers.ts';
 import type { ParsedHead } from '../../../../../src/core/parsed-head.ts';
 import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
 import { createMemoryAttempts } from '../../../../../src/users/memory-attempts.ts';
-import type { TakeAttempt, Verifier } from '../../../../../src/users/verifier.ts';
+import type { PasswordVerifier, TakeAttempt } from '../../../../../src/users/verifier.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
 import { toBasic } from '../../../../support/users.ts';
 
@@ -19,7 +19,7 @@ function open(): { clock: FakeClock; check: (authorization?: string) => unknown 
       const attempt = await take();
       return attempt.kind === 'taken' ? undefined : { notChecked: 'banned', left: attempt.left };
     },
-  } as unknown as Verifier;
+  } as unknown as PasswordVerifier;
   const gate = createBasicAuthGate(
     { realm: 'admin', as: 'origin', requireTls: false, latin1: false, limit: RULE },
     { clock, verifier: () => verifier, attempts: createMemoryAttempts(clock, { maxKeys: 10 }), onUsed: () => undefined },

@@ -7,7 +7,7 @@ import {
   type DedupOptions,
   type DedupParts,
 } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
-import { type Settlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
+import { type ClaimSettlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
 import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
 import { type Arrived, arriveAt, claimAt } from '../../../../support/claiming.ts';
@@ -48,7 +48,7 @@ function start(over: Partial<DedupOptions> = {}, repeat?: DedupParts['repeat'], 
     close: () => memory.close(),
   };
   const events: DedupEvent[] = [];
-  const lost: Settlement[] = [];
+  const lost: ClaimSettlement[] = [];
   const settled: string[] = [];
   const settlements = new Settlements(store, clock, {
     onOutcome: (outcome) => void settled.push(outcome),

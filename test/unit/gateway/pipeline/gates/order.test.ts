@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Claim, ClaimGrant } from '../../../../../src/core/event.ts';
 import { ClaimWaiters, joinGrants, NOTHING_CLAIMED } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createOrderGate, type OrderEvent, type OrderOptions } from '../../../../../src/gateway/pipeline/gates/order.ts';
-import { type Settlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
+import { type ClaimSettlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
 import { type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
 import { createMemoryNewestVersions } from '../../../../../src/state/ordering/memory-newest-versions.ts';
@@ -41,7 +41,7 @@ function start(over: Partial<OrderOptions> = {}) {
   };
   const events: OrderEvent[] = [];
   const settled: SettlementOutcome[] = [];
-  const lost: Settlement[] = [];
+  const lost: ClaimSettlement[] = [];
   const settlements = new Settlements(createMemorySeenIds(clock, { maxIds: 10 }), clock, {
     onOutcome: (outcome) => void settled.push(outcome),
     onLost: (settlement) => void lost.push(settlement),
