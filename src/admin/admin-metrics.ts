@@ -17,10 +17,10 @@ export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
 
 /** The state of an ID when it was forgotten on request. */
 export const FORGOTTEN_STATES = ['absent', 'in-progress', 'handled'] as const;
-export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
+type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
 
 /** `dropped`: more arrived than are shared at once; `failed`: the store did not take them in time. */
-export const SHARED_OUTCOMES = ['sent', 'dropped', 'failed'] as const;
+const SHARED_OUTCOMES = ['sent', 'dropped', 'failed'] as const;
 export type SharedLabel = (typeof SHARED_OUTCOMES)[number];
 
 export interface AdminMetrics {

@@ -21,7 +21,7 @@ export interface RouteRates {
 }
 
 /** Dependencies of the history. */
-export interface RateHistoryParts {
+interface RateHistoryParts {
   readonly clock: Clock;
   /** The names of the active routes. */
   readonly routes: () => readonly string[];

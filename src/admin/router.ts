@@ -36,7 +36,7 @@ interface GuardedEndpoint extends CommonEndpoint {
 export type AdminEndpoint = PublicEndpoint | GuardedEndpoint;
 
 /** The router's dependencies. */
-export interface RouterParts {
+interface RouterParts {
   readonly endpoints: readonly AdminEndpoint[];
   readonly access: AdminAccess;
   readonly onDenied: (reason: AdminDenialLabel) => void;

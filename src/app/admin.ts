@@ -67,7 +67,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
 }
 
 /** A route as the admin port sees it. */
-export interface AdminRoute {
+interface AdminRoute {
   readonly config: RouteConfig;
   readonly ring: KeyRing;
 }

@@ -15,7 +15,7 @@ export interface BasicGateParts {
 }
 
 /** The settings that routes and ports share. */
-export type BasicGateConfig = Pick<BasicConfig, 'realm' | 'latin1' | 'limit' | 'requireTls'>;
+type BasicGateConfig = Pick<BasicConfig, 'realm' | 'latin1' | 'limit' | 'requireTls'>;
 
 /** Builds the gate; its realm must be loaded before the first request. */
 export function buildBasicGate(

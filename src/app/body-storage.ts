@@ -11,7 +11,7 @@ import { listSecrets } from './explain.ts';
 import type { Metrics } from './metrics.ts';
 
 /** The dependencies of the storage. */
-export interface BodyStorageParts {
+interface BodyStorageParts {
   readonly clock: Clock;
   readonly maxBytes: number;
   readonly memory: Pick<MemoryPressure, 'isTight'>;

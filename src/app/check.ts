@@ -128,7 +128,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
 }
 
 /** The report of `sidegate check`. */
-export interface ConfigReport {
+interface ConfigReport {
   /** Errors and warnings, in the order of the file. */
   readonly problems: readonly Problem[];
   /** How overlapping routes are distinguished, and what is not encrypted; empty if the config has errors. */

@@ -4,8 +4,8 @@ import type { EpochMilliseconds } from '../core/clock.ts';
 import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
 
 /** How a password was checked: from the cache, by hashing, or by sharing the hash of a concurrent request. */
-export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
-export type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];
+const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
+type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];
 
 export interface ConfigMetrics {
   /** Records the outcome of loading a config; `hash`: of the active config. */

@@ -36,7 +36,7 @@ const RELOADED_PROVIDER_KEYS: ReadonlySet<string> = new Set([
 ]);
 
 /** The parts that a reload changes. */
-export interface ConfigReloadsParts {
+interface ConfigReloadsParts {
   readonly context: GateContext;
   readonly reloads: Reloads;
   readonly current: () => PreparedConfig;

@@ -18,7 +18,7 @@ interface ConnectionTargets {
 }
 
 /** The results. */
-export interface ConnectionReport {
+interface ConnectionReport {
   /** One error for each connection that failed. */
   readonly problems: readonly Problem[];
   /** One line for each that succeeded. */

@@ -20,7 +20,7 @@ import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 
 /** The dependencies of the explainer. */
-export interface ExplainParts {
+interface ExplainParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly metrics: Metrics;

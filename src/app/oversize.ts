@@ -78,7 +78,7 @@ function findTooMany({ routes, provider }: Config, heapBytes: number): Oversize[
 }
 
 /** A setting that is too large. */
-export interface Oversize {
+interface Oversize {
   /** Default: `warning`. */
   readonly severity?: 'error' | 'warning';
   readonly path: string;

@@ -13,7 +13,7 @@ export interface PortPasswordParts extends BasicGateParts {
 }
 
 /** The users of a port (HTTP Basic). */
-export interface PortPassword extends PasswordGate {
+interface PortPassword extends PasswordGate {
   /** For `WWW-Authenticate`. */
   readonly challenge: string;
 }

@@ -26,7 +26,7 @@ import type { Realms } from './realms.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
 /** The dependencies of the proxy. */
-export interface ProxyParts {
+interface ProxyParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly journal: Journal;

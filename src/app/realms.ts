@@ -10,13 +10,13 @@ import { type CacheOutcome, PasswordVerifier } from '../users/verifier.ts';
 import type { RealmRead } from './users.ts';
 
 /** How much of the machine password hashing may use. */
-export interface RealmsLimits extends HashPoolLimits {
+interface RealmsLimits extends HashPoolLimits {
   /** Memory of all threads; undefined: no limit. */
   readonly memory: Bytes | undefined;
 }
 
 /** Reports for the metrics. */
-export interface RealmsEvents {
+interface RealmsEvents {
   onCache(outcome: CacheOutcome): void;
   /** After each read of a realm's users. */
   onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;

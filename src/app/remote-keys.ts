@@ -12,7 +12,7 @@ import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 
 /** The dependencies of the remote keys. */
-export interface RemoteKeysParts {
+interface RemoteKeysParts {
   readonly get: HttpsGet;
   readonly clock: Clock;
   readonly logger: GateLogger;

@@ -32,7 +32,7 @@ import { type BuiltTracing, buildTracing } from './tracing.ts';
 import { toPasswordMemory } from './users.ts';
 
 /** The destinations of logs, metrics, journal entries, captures and spans. */
-export interface Telemetry {
+interface Telemetry {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly journal: Journal;

@@ -17,7 +17,7 @@ import type { CompiledRoute } from './compiled-route.ts';
 import type { KeysRead, RouteKeyProblem } from './keys.ts';
 
 /** The result of comparing all secrets. */
-export interface SharedSecrets {
+interface SharedSecrets {
   /** For each route: the keys that may be used, and the problems, also those from before. */
   readonly keys: readonly KeysRead[];
   /** Problems of other secrets. */

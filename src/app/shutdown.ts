@@ -12,7 +12,7 @@ import type { AuthzEndpoint } from './authz.ts';
 import type { GateLogger } from './log-events.ts';
 
 /** The parts that are stopped. */
-export interface ShutdownParts {
+interface ShutdownParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly listen: ListenServer;

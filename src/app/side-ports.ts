@@ -25,7 +25,7 @@ import type { WatchedTlsPort } from './watched-sources.ts';
 import type { JoinedPorts } from './workers/share.ts';
 
 /** The dependencies of the ports. */
-export interface SidePortParts {
+interface SidePortParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly journal: Journal;

@@ -15,7 +15,7 @@ import { type Attempts, withBanCache, withFallback } from '../users/attempts.ts'
 import { createMemoryAttempts } from '../users/memory-attempts.ts';
 
 /** A problem with what the store's config refers to. */
-export interface StoreProblem {
+interface StoreProblem {
   /** Config path. */
   readonly path: string;
   readonly message: string;

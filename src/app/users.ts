@@ -21,7 +21,7 @@ import { parseHtpasswd, type UserEntry } from '../users/users.ts';
 const MAX_WARNINGS = 20;
 
 /** A problem with a source; never contains a hash or a password. */
-export interface RealmUsersProblem extends SourceProblem {
+interface RealmUsersProblem extends SourceProblem {
   readonly realm: string;
 }
 

@@ -14,7 +14,7 @@ export interface ApiTarget {
 }
 
 /** How a client reaches and authorizes itself at an API. */
-export interface ApiConnection {
+interface ApiConnection {
   readonly target: ApiTarget;
   /** The value of `Authorization`. */
   readonly authorization: string | undefined;

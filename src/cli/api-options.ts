@@ -14,7 +14,7 @@ import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 
 /** The options. */
-export interface ApiOptions {
+interface ApiOptions {
   readonly tokenEnv?: string;
   readonly tokenFile?: string;
   readonly user?: string;
@@ -38,7 +38,7 @@ export interface AdminOptions extends ApiOptions {
 }
 
 /** Runs one command with a client, and returns the exit code. */
-export type RunWithClient = (client: ApiClient, io: Io) => Promise<number>;
+type RunWithClient = (client: ApiClient, io: Io) => Promise<number>;
 
 const PROVIDER_URL = 'http://127.0.0.1:8482';
 const ADMIN_URL = 'http://127.0.0.1:9090';

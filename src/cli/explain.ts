@@ -20,7 +20,7 @@ import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
 
 /** Options of the command. */
-export interface ExplainOptions extends SecretArguments {
+interface ExplainOptions extends SecretArguments {
   readonly config?: string;
   readonly route?: string;
   readonly scheme?: string;

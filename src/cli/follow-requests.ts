@@ -7,7 +7,7 @@ import { type ApiClient, ApiFailure, type StreamEvent } from './api-client.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** The requests to follow, and how to show one. */
-export interface FollowedRequests {
+interface FollowedRequests {
   readonly client: ApiClient;
   /** Of the stream. */
   readonly path: string;

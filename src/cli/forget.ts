@@ -13,7 +13,7 @@ import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
-export interface ForgetOptions {
+interface ForgetOptions {
   readonly config: string;
   readonly route: string;
   readonly id: string;

@@ -5,7 +5,7 @@ import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 
 /** Options of the command. */
-export interface HashPasswordOptions {
+interface HashPasswordOptions {
   readonly algorithm: string;
   readonly cost: string;
 }

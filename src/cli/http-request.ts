@@ -8,7 +8,7 @@ import { onEvent } from '../core/safe-events.ts';
 import { readNamed } from './input.ts';
 
 /** A request. */
-export interface HttpRequest {
+interface HttpRequest {
   readonly method: string;
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;

@@ -13,7 +13,7 @@ import type { Io } from './io.ts';
 import { isOfSender, type SenderSecret, toSenderRoute } from './sender-page.ts';
 
 /** Options of the command; what is missing is asked on a terminal. */
-export interface InitOptions {
+interface InitOptions {
   readonly sender?: readonly string[];
   readonly app?: string;
   readonly redis?: string;

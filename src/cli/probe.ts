@@ -21,7 +21,7 @@ import { readNamed, readSecretOption, type SecretArguments, toDuration, toEncodi
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
-export interface ProbeOptions extends SecretArguments {
+interface ProbeOptions extends SecretArguments {
   readonly list?: boolean;
   readonly scheme: string;
   readonly only?: readonly string[];

@@ -4,7 +4,7 @@ import { createExcerpts } from '../config/load/excerpt.ts';
 import { formatShownProblem, type Problem, type Severity } from '../config/schema/problem.ts';
 
 /** Where the problems are from and go to. */
-export interface Shown {
+interface Shown {
   readonly file: string;
   /** Of the config; default: it is read from `file`. */
   readonly text?: string | Problem | undefined;

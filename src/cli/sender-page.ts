@@ -22,7 +22,7 @@ import { TIMESTAMP_FORMATS } from '../verify/schemes/timestamp.ts';
 import notes from './sender-notes.json' with { type: 'json' };
 
 /** A preset of a sender, unlike `bearer` and others that many senders use. */
-export type SenderPreset = SchemeDescription & { readonly from: NonNullable<SchemeDescription['from']> };
+type SenderPreset = SchemeDescription & { readonly from: NonNullable<SchemeDescription['from']> };
 
 export function isOfSender(preset: SchemeDescription): preset is SenderPreset {
   return preset.from !== undefined;
@@ -115,7 +115,7 @@ function toConfig(preset: SenderPreset): object {
 export type SenderSecret = 'secret' | 'public-key' | 'verify-token';
 
 /** A route of a config. */
-export interface SenderRoute {
+interface SenderRoute {
   readonly name: string;
   readonly match: { readonly path: string };
   readonly upstream: string | undefined;

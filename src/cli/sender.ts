@@ -113,7 +113,7 @@ export async function readSigningSecret({ source }: SigningSender, options: Send
 }
 
 /** The keys of a route and those of all other routes. */
-export interface RouteKeys {
+interface RouteKeys {
   readonly keys: readonly CandidateKey[];
   readonly others: readonly CandidateKey[];
   /** Problems of the keys. */

@@ -25,7 +25,7 @@ interface ShutdownTimes {
 }
 
 /** A server that can finish its requests. */
-export interface Drainable {
+interface Drainable {
   /** Resolves to true if all requests in flight were finished. */
   stop(): Promise<boolean>;
 }

@@ -12,7 +12,7 @@ import { toQuery } from '../verify/schemes/url.ts';
 import type { Io } from './io.ts';
 
 /** The result. */
-export interface Verification {
+interface Verification {
   /** `valid`, the code of the refusal, or `not_checked` if the body is missing. */
   readonly result: string;
   /** One per step. */

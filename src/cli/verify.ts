@@ -24,7 +24,7 @@ import {
 import { formatVerification, verifyStepwise } from './verification.ts';
 
 /** Options of the command. */
-export interface VerifyOptions extends SenderOptions {
+interface VerifyOptions extends SenderOptions {
   readonly method: string;
   readonly publicUrl?: string;
   readonly header: readonly string[];

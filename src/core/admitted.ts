@@ -10,7 +10,7 @@ import type { Refusal } from './refusal.ts';
 declare const proof: unique symbol;
 
 /** The login that authorized a request. A stream or a tunnel may last longer than it. */
-export interface Login {
+interface Login {
   /**
    * Calls `end` once when the user or the password is removed, or immediately if it already was. Returns a function that stops
    * watching.

@@ -2,7 +2,7 @@
 import type { Reason } from './refusal.ts';
 
 /** A client certificate from the TLS handshake, issued by a CA that the port trusts. */
-export interface PresentedCertificate {
+interface PresentedCertificate {
   /** The subject alternative names as `DNS:…`, `URI:…`, `email:…` and `IP Address:…`, and the common name as `CN:…`. */
   readonly names: readonly string[];
   /** DER. */

@@ -1,7 +1,7 @@
 /** Reads elements of DER (X.690): as much as the gate needs of lists and certificates that OpenSSL has parsed already. */
 
 /** One element: its tag, and where its value starts and ends. */
-export interface DerElement {
+interface DerElement {
   readonly tag: number;
   readonly start: number;
   readonly end: number;

@@ -1,7 +1,7 @@
 /** Errors that are neither a refusal (a value) nor a config problem: a wrong setup, a bug, or a fault of the environment. */
 
 /** `user`: the setup is wrong, and the operator can fix it. `system`: a bug in sidegate, or a fault of the environment. */
-export type ErrorKind = 'user' | 'system';
+type ErrorKind = 'user' | 'system';
 
 /** An error that carries a stable code, so that callers decide by code and never by message text. */
 export class SidegateError extends Error {
@@ -28,7 +28,7 @@ export function toErrorText(thrown: unknown): string {
 }
 
 /** A thrown error for a log line, without its message, which may quote what a client sent. */
-export interface ErrorSummary {
+interface ErrorSummary {
   /** The class of the error, and its code if it has one. */
   readonly error: string;
   /** The innermost frames of its stack. */

@@ -106,7 +106,7 @@ function toStep([, name, index, quotedName]: RegExpExecArray): string | number |
 }
 
 /** A path with one `[*]`: the value at `item` in each element of the array at `list`. */
-export interface JsonListPath {
+interface JsonListPath {
   readonly list: JsonPath;
   readonly item: JsonPath;
 }

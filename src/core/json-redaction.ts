@@ -3,7 +3,7 @@ import type { JsonPattern, JsonPatternStep } from './json-path.ts';
 import { type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
 
 /** The text without the values. */
-export interface Redacted {
+interface Redacted {
   readonly text: Buffer;
   /** How many values were replaced. */
   readonly count: number;

@@ -13,7 +13,7 @@ export interface MediaType {
 }
 
 /** Why a value is rejected; safe to log. */
-export interface MediaTypeProblem {
+interface MediaTypeProblem {
   readonly problem: string;
 }
 

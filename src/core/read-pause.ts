@@ -31,7 +31,7 @@ export interface Pauses {
 }
 
 /** Ends what made a pause necessary. `isEvicted`: before its deadline, because pauses of this client hold too much memory. */
-export type EndPaused = (isEvicted: boolean) => void;
+type EndPaused = (isEvicted: boolean) => void;
 
 /** In bytes: what a paused stream still buffers, and what the kernel holds for it. */
 const PAUSED_STREAM_BYTES = 128 * 1024;

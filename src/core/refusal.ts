@@ -142,7 +142,7 @@ export interface HandshakeReply {
 }
 
 /** Details of a refusal in addition to its code and reason. */
-export interface RefusalDetails {
+interface RefusalDetails {
   /** For the log line only; never sent, never a label. No secrets and no header values. */
   readonly detail?: string | undefined;
   /** For 405 only: the allowed methods (RFC 9110 §10.2.1). */

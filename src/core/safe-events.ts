@@ -12,7 +12,7 @@ import type { MessagePort, Worker } from 'node:worker_threads';
 export const ESCAPED_ERRORS = 'sidegate:escaped-error';
 
 /** Where an exception escaped from; `process`: from code without a guard. */
-export type EscapeSite = 'listener' | 'callback' | 'timer' | 'promise' | 'process';
+type EscapeSite = 'listener' | 'callback' | 'timer' | 'promise' | 'process';
 
 /** An exception that no caller could handle. */
 export interface EscapedError {

@@ -6,9 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { countMembers, type JsonBounds, type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
 
 /** The value, or what is wrong with the text. */
-export type StrictJson =
-  | { readonly kind: 'value'; readonly value: unknown }
-  | { readonly kind: 'problem'; readonly problem: string };
+type StrictJson = { readonly kind: 'value'; readonly value: unknown } | { readonly kind: 'problem'; readonly problem: string };
 
 const MAX_SHOWN_NAME = 64;
 const UNSHOWN = /[\p{C}\p{Zl}\p{Zp}]/gu;

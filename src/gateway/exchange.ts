@@ -49,7 +49,7 @@ export interface ProxyRoute extends GuardedRoute, RecordedRoute {
 }
 
 /** A route of any port. */
-export type ExchangeRoute = AppRoute | ProxyRoute;
+type ExchangeRoute = AppRoute | ProxyRoute;
 
 /** The parts of a port with gates. */
 export interface ExchangeParts extends EndParts {
@@ -126,7 +126,7 @@ function refuseUnsent({ claimed, body }: Admitted, refusal: Refusal): Passed {
 }
 
 /** A request that has a route. It is its own record. */
-export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, Revocable {
+class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, Revocable {
   readonly info: RequestInfo;
   admitted: Admitted | undefined = undefined;
   trace: RequestTrace | undefined = undefined;

@@ -6,7 +6,7 @@ import { TlsContexts, type TlsSettings } from '../http/server/tls.ts';
 import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
 
 /** The limits that a request or connection can reach. */
-export const LIMITS = [
+const LIMITS = [
   'head_timeout',
   'body_idle',
   'body_rate',

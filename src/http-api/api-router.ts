@@ -12,7 +12,7 @@ import { type FieldError, toInvalid, toProblem, toRefusalProblem } from './probl
 export type PathParameters = Readonly<Record<string, z.ZodString>>;
 
 /** The operation of a request. */
-export interface RoutedOperation {
+interface RoutedOperation {
   readonly operation: Operation;
   readonly params: Readonly<Record<string, string>>;
 }

@@ -45,7 +45,7 @@ export interface ResponseDescription {
 }
 
 /** The body of a request. */
-export interface BodyDescription<Body> {
+interface BodyDescription<Body> {
   readonly schema: z.ZodType<Body>;
   /** Larger ones get 413. */
   readonly maxBytes: number;

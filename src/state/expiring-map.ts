@@ -3,13 +3,13 @@ import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { StoreUnavailable } from './claims/seen-ids.ts';
 
 /** An entry of the map. */
-export interface Expiring {
+interface Expiring {
   /** Monotonic time from which the entry counts as absent. It must not change: `put` another entry instead. */
   readonly expiresAt: Milliseconds;
 }
 
 /** The bounds of a map. */
-export interface MapBounds {
+interface MapBounds {
   readonly maxEntries: number;
   /** The noun for the entries in the error of a full map, such as `IDs`. */
   readonly what: string;

@@ -25,7 +25,7 @@ export interface HashOwner {
 }
 
 /** Index of the matching hash, or -1 if none matches; `busy` if the owner's share of the queue is full. */
-export type HashResult = number | 'busy';
+type HashResult = number | 'busy';
 
 /** Bounds of the pool. */
 export interface HashPoolLimits {

@@ -9,7 +9,7 @@ interface FailureCount {
 }
 
 /** Bounds of the counters. */
-export interface MemoryAttemptsOptions {
+interface MemoryAttemptsOptions {
   readonly maxKeys: number;
   /** Called when all keys are banned, so that new clients and users are rejected until a ban ends. */
   readonly onFull?: () => void;

@@ -3,7 +3,7 @@ import { arch, platform } from 'node:process';
 import { SidegateError, toErrorText } from '../core/errors.ts';
 
 /** The functions of the package. */
-export type Bcrypt = typeof import('@node-rs/bcrypt');
+type Bcrypt = typeof import('@node-rs/bcrypt');
 
 const HINT =
   `install @node-rs/bcrypt with its optional dependencies, which include the build for ${platform}-${arch}, ` +

@@ -5,7 +5,7 @@ import type { Bytes } from '../core/bytes.ts';
 import { loadBcrypt } from './native-bcrypt.ts';
 
 /** The supported hash formats. */
-export type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'ssha' | 'plain';
+type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'ssha' | 'plain';
 
 /** A stored hash. Never logged, although it is not the password itself. */
 export interface PasswordHash {

@@ -10,14 +10,14 @@ export interface UserEntry {
 }
 
 /** A problem with a line; never contains the hash. */
-export interface UsersProblem {
+interface UsersProblem {
   readonly line: number;
   readonly problem: string;
   readonly hint: string;
 }
 
 /** The result of parsing a file. Lines without a problem are used, except those of users who also have a line with a problem. */
-export interface UsersRead {
+interface UsersRead {
   readonly entries: readonly UserEntry[];
   /** The first problems. */
   readonly problems: readonly UsersProblem[];

@@ -13,7 +13,7 @@ export interface VerifiedCacheOptions {
 }
 
 /** A valid password that a client network sent. */
-export interface PasswordProof {
+interface PasswordProof {
   readonly digest: string;
   /** The stored hash that it matched. After the hash is changed, the proof is void. */
   readonly stored: string;

@@ -10,10 +10,10 @@ import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
 export type CacheOutcome = 'hit' | 'miss' | 'joined';
 
 /** The password was not checked: the client's share of the queue is full, or the client or user is banned for `left`. */
-export type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'banned'; readonly left: Milliseconds };
+type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'banned'; readonly left: Milliseconds };
 
 /** The matching password, or undefined if none matches. */
-export type PasswordResult = LivePassword | undefined | NotChecked;
+type PasswordResult = LivePassword | undefined | NotChecked;
 
 /** Counts an attempt of the client and the user before the password is checked; or the ban that forbids it. */
 export type TakeAttempt = () => Promise<
@@ -22,7 +22,7 @@ export type TakeAttempt = () => Promise<
 >;
 
 /** The dependencies of a verifier. */
-export interface VerifierParts {
+interface VerifierParts {
   readonly realm: string;
   readonly pool: HashPool;
   readonly clock: Clock;

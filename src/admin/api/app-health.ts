@@ -7,7 +7,7 @@ import type { AdminEndpoint } from '../router.ts';
 import { type AppProbeReply, type AppProbeRequest, probeApp } from './probe-app.ts';
 
 /** One probe of the app. */
-export interface AppProbe {
+interface AppProbe {
   readonly container: string;
   readonly kind: string;
   readonly url: string;

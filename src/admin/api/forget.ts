@@ -19,7 +19,7 @@ export interface ForgettingRoute {
 }
 
 /** The endpoint's dependencies. */
-export interface ForgetParts {
+interface ForgetParts {
   readonly store: SeenIds;
   readonly logger: Logger<AdminLogEvent>;
   readonly metrics: AdminMetrics;

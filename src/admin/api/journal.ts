@@ -84,7 +84,7 @@ function toAttempt({ at, duration, retryAt, ...entry }: AttemptEntry): object {
 }
 
 /** Access to the captured deliveries. */
-export interface CaptureSource {
+interface CaptureSource {
   /** Newest first. */
   list(): readonly object[];
   /** Returns the delivery as an HTTP Archive in JSON. */

@@ -102,7 +102,7 @@ function toText(at: EpochMilliseconds | undefined): string | null {
 }
 
 /** Access to the offered tokens. */
-export interface OfferedTokenSource {
+interface OfferedTokenSource {
   /** Newest first. */
   list(): readonly object[];
   /** Deletes all and returns how many there were. */

@@ -49,7 +49,7 @@ export const deliveryQuery = streamQuery.extend({
 export type DeliveryQuery = z.output<typeof deliveryQuery>;
 
 /** Why a stored body is not shown to a reader. */
-export const BODY_DENIALS = ['login_required', 'not_loopback', 'other_replica'] as const;
+const BODY_DENIALS = ['login_required', 'not_loopback', 'other_replica'] as const;
 export type BodyDenial = (typeof BODY_DENIALS)[number];
 
 const time = z.iso.datetime();

@@ -24,7 +24,7 @@ const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
 
 /** Dependencies of the stream. */
-export interface DeliveryStreamParts {
+interface DeliveryStreamParts {
   readonly clock: Clock;
   readonly journal: Pick<Journal, 'recorded' | 'find'>;
   /** Requests of other replicas; undefined without Redis. */

@@ -10,7 +10,7 @@ import { type Overview, overview, type RouteOverview } from './overview-schemas.
 import { isClaimedOnly, OUTCOMES, type RequestOutcome, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */
-export interface LastReload {
+interface LastReload {
   readonly at: EpochMilliseconds;
   readonly isSuccessful: boolean;
   /** Formatted. */
@@ -18,7 +18,7 @@ export interface LastReload {
 }
 
 /** The active config. */
-export interface ActiveConfig {
+interface ActiveConfig {
   readonly hash: string;
   readonly loadedAt: EpochMilliseconds;
   readonly lastReload: LastReload;

@@ -17,7 +17,7 @@ export interface PageSession {
 }
 
 /** A page of the list. */
-export interface PageList {
+interface PageList {
   readonly rows: readonly DeliveryView[];
   readonly cursor: string | null;
   /** As they were sent. */

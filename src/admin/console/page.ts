@@ -21,7 +21,7 @@ import {
 import { isCursor } from './recent-deliveries.ts';
 
 /** The dependencies of the page. */
-export interface PageParts {
+interface PageParts {
   /** Returns the response that rejects the request; undefined if it is authorized. */
   readonly authorize: (request: IncomingMessage, isAction: boolean) => Promise<ApiResponse | undefined>;
   /** Returns the response that makes a browser forget its password. */

@@ -14,7 +14,7 @@ export interface Row {
 }
 
 /** A page; `cursor`: where the next one begins. */
-export interface RowPage {
+interface RowPage {
   readonly rows: readonly Row[];
   readonly cursor: string | null;
 }

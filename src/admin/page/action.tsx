@@ -14,7 +14,7 @@ export interface Progress {
 }
 
 /** The result of an action. */
-export interface ActionResult {
+interface ActionResult {
   readonly text: string;
   /** Shown once, to copy. */
   readonly secret?: string;

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useState } from 'preact/hooks';
 import { read, toMessage } from './api.ts';
 
 /** The newest response; an error does not hide it. */
-export interface Polled<T> {
+interface Polled<T> {
   readonly data: T | undefined;
   readonly error: string | undefined;
   /** Reads now. */

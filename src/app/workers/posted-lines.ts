@@ -10,7 +10,7 @@ const BATCH_LENGTH = 12_288;
 const MAX_UNWRITTEN = 2 * 1024 * 1024;
 
 /** How lines are passed on. */
-export interface PostedLinesParts {
+interface PostedLinesParts {
   readonly port: MessagePort;
   readonly clock: Pick<Clock, 'after'>;
   /** The longest time from a line to its message. */

@@ -7,7 +7,7 @@ import type { FromWorker, TaskResult, ToWorker, WorkerTask } from './messages.ts
 import { type ExplanationLines, takeReport, type WorkerReport } from './report.ts';
 
 /** The parts of a worker. */
-export interface WorkerLinkParts {
+interface WorkerLinkParts {
   readonly port: MessagePort;
   readonly gate: Gate;
   readonly clock: Clock;

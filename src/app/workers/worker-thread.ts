@@ -8,7 +8,7 @@ import type { FromWorker, TaskResult, ToWorker, WorkerStart, WorkerTask } from '
 import type { WorkerReport } from './report.ts';
 
 /** How a thread is started, and what it passes on. */
-export interface WorkerThreadParts {
+interface WorkerThreadParts {
   /** The module that starts a worker. */
   readonly entry: URL;
   readonly start: Omit<WorkerStart, 'kind' | 'lines' | 'flushed'>;

@@ -12,7 +12,7 @@ import type { JoinedPorts } from './share.ts';
 import { WorkerThread } from './worker-thread.ts';
 
 /** How the threads are started, and what they pass on. */
-export interface WorkerThreadsParts {
+interface WorkerThreadsParts {
   /** Of all workers, including the first. */
   readonly count: number;
   /** The module that starts a worker (cli/main.ts, or its bundle). */

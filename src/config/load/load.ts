@@ -29,7 +29,7 @@ export interface LoadedConfig {
 }
 
 /** The config, or the problems that prevent loading it. */
-export type LoadResult = LoadedConfig | Rejected;
+type LoadResult = LoadedConfig | Rejected;
 
 /** A config that has errors. */
 interface Rejected {
@@ -43,7 +43,7 @@ interface Rejected {
 const HASH_LENGTH = 32;
 
 /** Settings from outside the file. */
-export interface LoadOptions {
+interface LoadOptions {
   /** Overrides from the command line. */
   readonly overrides?: Overrides | undefined;
   /** The simulator uses these instead of the secrets and users that the file refers to. */

@@ -4,7 +4,7 @@ import type { Path } from '../rules/rating.ts';
 import type { Config } from '../schema/config.ts';
 
 /** The file's values, without the parts that the schema rejects. */
-export interface Remainder {
+interface Remainder {
   readonly value: unknown;
   /** Paths of the values that were removed, or replaced by placeholders. */
   readonly removed: readonly Path[];

@@ -15,7 +15,7 @@ import {
 import type { Problem } from '../schema/problem.ts';
 
 /** The documents of a file, and its syntax errors. */
-export interface ParsedFile {
+interface ParsedFile {
   readonly documents: readonly Document.Parsed[];
   readonly lineCounter: LineCounter;
   readonly problems: readonly Problem[];

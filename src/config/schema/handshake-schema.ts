@@ -48,7 +48,7 @@ export const handshake = z
   );
 
 /** A handshake with its type resolved. */
-export type ResolvedHandshake = Omit<z.output<typeof written>, 'type'> & { readonly type: HandshakeName };
+type ResolvedHandshake = Omit<z.output<typeof written>, 'type'> & { readonly type: HandshakeName };
 
 /** Combines the section with the scheme's handshake; undefined if the route has none. */
 export function resolveHandshake(

@@ -4,7 +4,7 @@ import type { Config, ProviderQueueConfig } from './config.ts';
 import { DEFAULT_QUEUE_FILE } from './provider-schema.ts';
 
 /** The database of the provider's queue, and its settings. */
-export type QueueChoice =
+type QueueChoice =
   | ({ readonly kind: 'sqlite' } & NonNullable<ProviderQueueConfig['sqlite']>)
   | ({ readonly kind: 'postgres' } & NonNullable<ProviderQueueConfig['postgres']>);
 

@@ -16,7 +16,7 @@ export interface OtlpSettings {
 }
 
 /** A problem with the settings; `path` is relative to `tracing`. */
-export interface OtlpProblem {
+interface OtlpProblem {
   readonly path: string;
   readonly message: string;
   readonly hint: string;

@@ -21,7 +21,7 @@ export interface EndpointSecrets {
 }
 
 /** The contents that the section refers to. */
-export interface ProviderFiles {
+interface ProviderFiles {
   /** For each endpoint. */
   readonly endpoints: readonly EndpointSecrets[];
   readonly token: Secret | undefined;

@@ -7,14 +7,14 @@ import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 import type { SourceProblem } from './source-problem.ts';
 
 /** A certificate chain and its key. */
-export interface PairBytes {
+interface PairBytes {
   readonly certFile: string;
   readonly cert: Buffer;
   readonly key: Secret;
 }
 
 /** A file that cannot be read. */
-export interface FileProblem {
+interface FileProblem {
   /** Config path, relative to the `tls` section. */
   readonly path: string;
   readonly message: string;
@@ -22,7 +22,7 @@ export interface FileProblem {
 }
 
 /** The files that could be read, and the problems with the others. */
-export interface TlsFiles {
+interface TlsFiles {
   readonly pairs: readonly PairBytes[];
   readonly clientCa: Buffer | undefined;
   readonly clientCrl: Buffer | undefined;
@@ -30,7 +30,7 @@ export interface TlsFiles {
 }
 
 /** Reads all files of a `tls` section. */
-export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
+async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
   const problems: FileProblem[] = [];
   const read = async (file: string, path: string): Promise<Buffer | undefined> => {
     try {

@@ -14,7 +14,7 @@ export type UserText =
   | { readonly kind: 'map'; readonly where: string; readonly hashes: ReadonlyMap<string, string> };
 
 /** The text of a source, or why it could not be read. */
-export type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
+type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 

@@ -15,7 +15,7 @@ export interface Watch {
 }
 
 /** Callbacks of a watch. */
-export interface WatchListener {
+interface WatchListener {
   /** Called with the files whose contents changed, including files that were removed. */
   onChange(changed: readonly string[]): void;
   /** Called if a directory cannot be watched for events. Polling continues. */

@@ -12,7 +12,7 @@ const HEX = /^[0-9a-f]{4,}: ((?:[0-9a-f]{2} ){1,16})/;
 const SSL = /=> Send SSL/;
 
 /** Options for reading a capture. */
-export interface CaptureOptions {
+interface CaptureOptions {
   readonly inputFormat?: string;
   /** Number of the request in a HAR file, from 1. */
   readonly entry?: string;

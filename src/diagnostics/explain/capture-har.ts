@@ -5,7 +5,7 @@ import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 export type CapturedBody = 'complete' | 'truncated' | 'not_read' | 'withheld';
 
 /** A rejected delivery, after redaction. */
-export interface CapturedDelivery {
+interface CapturedDelivery {
   readonly requestId: string;
   readonly route: string;
   readonly reason: string;

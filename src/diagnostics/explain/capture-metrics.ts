@@ -3,7 +3,7 @@ import type { Registry } from '@prometheus-io/client';
 import { CounterFamily } from '../../telemetry/metrics/series.ts';
 
 /** The outcome of a rejected delivery on a route with `capture: failures`. */
-export const CAPTURE_OUTCOMES = ['kept', 'dropped'] as const;
+const CAPTURE_OUTCOMES = ['kept', 'dropped'] as const;
 export type CaptureOutcome = (typeof CAPTURE_OUTCOMES)[number];
 
 export interface CaptureMetrics {

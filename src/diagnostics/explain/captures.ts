@@ -32,7 +32,7 @@ const RATE = 1;
 const MAX_CLIENTS = 256;
 
 /** One capture, as the list shows it. */
-export interface CaptureSummary {
+interface CaptureSummary {
   readonly requestId: string;
   readonly route: string;
   readonly at: string;
@@ -58,7 +58,7 @@ export interface Capture {
 }
 
 /** Dependencies and callbacks of the captures. */
-export interface CapturesParts {
+interface CapturesParts {
   readonly clock: Clock;
   readonly onOutcome: (outcome: CaptureOutcome) => void;
 }

@@ -2,7 +2,7 @@
 import type { ExplainCause } from './explain-metrics.ts';
 
 /** Describes a cause to the operator. */
-export interface CauseEntry {
+interface CauseEntry {
   readonly meaning: string;
   readonly fix: string;
 }

@@ -7,7 +7,7 @@ import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts'
 import { DEFAULT_BUDGET, Meter } from './meter.ts';
 
 /** The limits of the analysis. */
-export interface ExplainerOptions {
+interface ExplainerOptions {
   /** Analyses per route. */
   readonly perMinute: number;
   /** In bytes. Larger bodies are not kept, so only the head is analyzed. */
@@ -28,7 +28,7 @@ export interface Explained extends Explanation {
 }
 
 /** Dependencies and callbacks of the explainer. */
-export interface ExplainerParts {
+interface ExplainerParts {
   readonly clock: Clock;
   /** Resolves after other work had a chance to run. */
   readonly pause: () => Promise<void>;

@@ -44,7 +44,7 @@ export function* toHeadForms(analysisInput: AnalysisInput): Generator<HeadForm |
 type Base = Omit<HeadForm, 'cause' | 'text'>;
 
 /** A preset whose headers are in the request. */
-export interface SeenPreset {
+interface SeenPreset {
   readonly preset: SchemeDescription;
   /** Its name, and those of presets with the same signature format. */
   readonly names: string;

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { isStepEnd, type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
 
 /** One form. */
-export interface JsonForm {
+interface JsonForm {
   readonly cause: 'body_reserialised' | 'body_escapes';
   readonly text: string;
   readonly bytes: Buffer;

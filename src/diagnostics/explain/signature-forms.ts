@@ -4,7 +4,7 @@ import type { Algorithm, SchemeDescription, SignatureDescription } from '../../v
 import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/signature-entries.ts';
 
 /** The leniently parsed header: a rewritten value, and a description that matches it. */
-export interface LenientSignature {
+interface LenientSignature {
   readonly cause: 'signature_algorithm' | 'signature_encoding' | 'signature_prefix';
   /** How it differs. */
   readonly text: string;

@@ -31,7 +31,7 @@ const MAX_CREDENTIALS_LENGTH = 256;
 const CREDENTIALS = /^https?:\/\/([^/?#@]*@)/i;
 
 /** The parts of an analysis that determine the URL. */
-export type UrlInput = Pick<AnalysisInput, 'request' | 'publicUrl'>;
+type UrlInput = Pick<AnalysisInput, 'request' | 'publicUrl'>;
 
 /**
  * The URL that the gate reconstructs comes first. Each step builds at most one URL, and yields undefined if it was built before, so that

@@ -21,7 +21,7 @@ export interface ProbeDelivery {
 }
 
 /** How a delivery differs from the default. */
-export interface ProbeDeliveryOptions {
+interface ProbeDeliveryOptions {
   readonly label?: string;
   readonly id?: string;
   /** Age of its timestamp; negative: in the future. */

@@ -96,7 +96,7 @@ export async function expectRejected(context: CheckContext, ...deliveries: reado
 }
 
 /** The status, or why there is none. */
-export function describeReply(reply: ProbeReply): string {
+function describeReply(reply: ProbeReply): string {
   return 'status' in reply ? String(reply.status) : reply.failure;
 }
 

@@ -10,7 +10,7 @@ import type { ProbeTarget } from './target.ts';
 export type Fields = readonly (readonly [string, string])[];
 
 /** A request. */
-export interface Outgoing {
+interface Outgoing {
   readonly fields: Fields;
   readonly body: Buffer;
   readonly isChunked: boolean;

@@ -10,7 +10,7 @@ import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
 import type { Fields } from './client.ts';
 
 /** The parts of a delivery that can be signed. */
-export interface Signable {
+interface Signable {
   readonly id: string;
   readonly timestamp: EpochMilliseconds;
   readonly body: Buffer;

@@ -22,7 +22,7 @@ export interface ProbeReport {
 }
 
 /** Counts the checks per outcome. */
-export function countOutcomes({ checks }: ProbeReport): Readonly<Record<Outcome, number>> {
+function countOutcomes({ checks }: ProbeReport): Readonly<Record<Outcome, number>> {
   const counts: Record<Outcome, number> = { passed: 0, failed: 0, see: 0, not_applicable: 0, skipped: 0 };
   for (const { outcome } of checks) counts[outcome]++;
   return counts;

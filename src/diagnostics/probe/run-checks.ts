@@ -25,7 +25,7 @@ export const CHECKS: readonly Check[] = [
 export const MAX_PARALLEL = 5;
 
 /** The endpoint could not be reached, so nothing can be said about its conformance. */
-export interface Unreachable {
+interface Unreachable {
   readonly unreachable: string;
 }
 

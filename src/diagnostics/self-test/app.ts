@@ -7,7 +7,7 @@ import { type BoundAddress, Listener } from '../../http/server/listener.ts';
 const MAX_BODY_BYTES = 65_536;
 
 /** A request that the app received. */
-export interface ReceivedRequest {
+interface ReceivedRequest {
   readonly id: string | undefined;
   readonly body: Buffer;
 }

@@ -49,7 +49,7 @@ export interface Fixtures {
 }
 
 /** The fixtures, or the problems. */
-export type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly Problem[] };
+type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly Problem[] };
 
 /** JSON Schema draft-07, for editors. */
 export function toFixturesJsonSchema(): JsonSchema {

@@ -39,7 +39,7 @@ export interface TestResult {
 }
 
 /** The results of a file's tests. */
-export interface TestRun {
+interface TestRun {
   readonly results: readonly TestResult[];
   /** The routes that matched a request. */
   readonly routes: ReadonlySet<string>;

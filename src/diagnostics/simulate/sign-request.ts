@@ -23,7 +23,7 @@ export interface StepProblem {
 }
 
 /** A request before signing. */
-export interface Unsigned {
+interface Unsigned {
   readonly method: string;
   readonly path: string;
   readonly host: string;

@@ -8,7 +8,7 @@ import { type Resolve, resolveChecked } from '../../http/dial/resolve.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';
 
 /** The allowed destinations. */
-export interface DestinationOptions {
+interface DestinationOptions {
   readonly rules: readonly DestinationRule[];
   /** Rejects addresses that are not on the public internet. */
   readonly denyPrivate: boolean;

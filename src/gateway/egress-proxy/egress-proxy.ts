@@ -15,7 +15,7 @@ import type { ProxyMetrics } from './proxy-metrics.ts';
 import { relayTunnel, type TunnelLimits } from './tunnel.ts';
 
 /** The dependencies of the proxy. */
-export interface EgressParts {
+interface EgressParts {
   readonly clock: Clock;
   readonly metrics: ProxyMetrics;
   readonly pseudonym: string;

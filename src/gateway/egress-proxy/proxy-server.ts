@@ -25,7 +25,7 @@ import type { TlsContexts } from '../../http/server/tls.ts';
 import { type ProxyTarget, parseAbsoluteTarget, parseConnectTarget } from './proxy-target.ts';
 
 /** Handles the requests of the proxy. */
-export interface ProxyHandler {
+interface ProxyHandler {
   /** With `upgrade`, the request is a CONNECT and is granted as a tunnel. */
   handle(head: ParsedHead, response: ServerResponse): void;
   reject(info: RequestInfo, response: ServerResponse, refusal: Refusal): void;
@@ -33,7 +33,7 @@ export interface ProxyHandler {
 }
 
 /** The dependencies of the port. */
-export interface ProxyServerParts {
+interface ProxyServerParts {
   readonly address: ListenAddress;
   readonly limits: LimitsConfig;
   readonly tls: TlsContexts | undefined;

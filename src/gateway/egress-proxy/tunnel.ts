@@ -17,7 +17,7 @@ export interface TunnelLimits {
 }
 
 /** The number of bytes relayed. */
-export interface TunnelTotals {
+interface TunnelTotals {
   readonly bytesSent: number;
   readonly bytesReceived: number;
 }

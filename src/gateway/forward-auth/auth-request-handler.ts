@@ -11,7 +11,7 @@ import type { RequestHandler } from '../../http/server/server.ts';
 import { readOriginalRequest } from './original-request.ts';
 
 /** The trusted callers and proxies. */
-export interface AuthRequestRules {
+interface AuthRequestRules {
   readonly trustedCallers: readonly string[];
   /** Further proxies whose hops in X-Forwarded-For are skipped. */
   readonly trustedProxies: readonly string[];
@@ -20,7 +20,7 @@ export interface AuthRequestRules {
 }
 
 /** Handles original requests. */
-export interface OriginalRequestHandler extends RequestHandler {
+interface OriginalRequestHandler extends RequestHandler {
   /** `authRequest`: what the caller sent. */
   reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
 }

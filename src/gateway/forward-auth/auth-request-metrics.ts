@@ -13,7 +13,7 @@ import {
 import { CounterFamily, type Exemplar, HistogramFamily } from '../../telemetry/metrics/series.ts';
 
 /** A response of the forward-auth endpoint. */
-export interface AuthResponse {
+interface AuthResponse {
   readonly method: string;
   readonly status: number;
   readonly reason: Reason;

@@ -9,7 +9,7 @@ import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
 
 /** The original request, as the proxy describes it. */
-export interface OriginalRequest {
+interface OriginalRequest {
   readonly method: string;
   readonly target: RequestTarget;
   /** From its Host field. */

@@ -25,7 +25,7 @@ export interface CapacityLimits {
 }
 
 /** A request for a slot. */
-export interface AppSlotRequest {
+interface AppSlotRequest {
   /** The client's address. */
   readonly address: string;
   /** Verified by a signature, a password or a certificate. */
@@ -62,7 +62,7 @@ interface QueuedRequest extends AppSlot {
 }
 
 /** Reports changes of both counts, for the gauges. */
-export interface CapacityEvents {
+interface CapacityEvents {
   onInFlight(delta: 1 | -1): void;
   onQueued(delta: 1 | -1): void;
 }

@@ -132,7 +132,7 @@ function refuseForStore(
 }
 
 /** One wait. */
-export interface ClaimWait<Outcome> {
+interface ClaimWait<Outcome> {
   readonly clock: Clock;
   readonly timeout: Milliseconds;
   /** Undefined: not yet. A rejection ends the wait, which then rejects as well. */
@@ -187,7 +187,7 @@ function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
 }
 
 /** Rejects a request that waited in vain; the sender retries when the other request's lease may have expired, or sooner. */
-export function retryLater(remaining: Milliseconds, reason: Reason): Refusal {
+function retryLater(remaining: Milliseconds, reason: Reason): Refusal {
   const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), MAX_RETRY_AFTER_S);
   return refuse('in_progress', reason, { retryAfterSeconds: seconds });
 }

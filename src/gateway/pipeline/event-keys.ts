@@ -76,7 +76,7 @@ function isTelling(name: string): boolean {
 }
 
 /** The part of a head that identifies an event. */
-export type ComparedHead = Pick<ParsedHead, 'method' | 'target' | 'headers' | 'client'>;
+type ComparedHead = Pick<ParsedHead, 'method' | 'target' | 'headers' | 'client'>;
 
 /** Distinguishes contents, so that no two are taken for each other. */
 export function toBodyFingerprint(content: Buffer): string {

@@ -10,7 +10,7 @@ import { ClientErrors } from '../../http/server/client-errors.ts';
 import { closeAfterResponse } from '../../http/server/linger.ts';
 
 /** The context of a refusal's response. */
-export interface RefusalContext {
+interface RefusalContext {
   readonly requestId: string;
   /** The route's WWW-Authenticate values (RFC 9110 §11.6.1 requires one on every 401), one field line each: not all clients parse lists. */
   readonly challenges: readonly string[];

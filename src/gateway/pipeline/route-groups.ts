@@ -2,7 +2,7 @@
 import type { MatchConfig } from '../../config/schema/config.ts';
 
 /** A match with its effective methods. */
-export type RouteMatch = MatchConfig & { readonly methods: readonly string[] };
+type RouteMatch = MatchConfig & { readonly methods: readonly string[] };
 
 /** Something with a match; the table returns the same object. */
 export interface Routable {

@@ -35,7 +35,7 @@ export interface KeyUse {
 }
 
 /** `observe`: a rejection or a duplicate that the route did not enforce, because it is in observe mode. */
-export type DecisionLabel = 'allow' | 'deny' | 'observe';
+type DecisionLabel = 'allow' | 'deny' | 'observe';
 
 /** The metrics of a route. */
 export interface RouteMetrics {

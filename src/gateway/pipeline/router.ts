@@ -16,7 +16,7 @@ import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './r
 const MAX_FORWARDED_HOSTS = 8;
 
 /** The parts of a request that select its route. */
-export interface RouteQuery {
+interface RouteQuery {
   readonly method: string;
   /** The Host field as received, port and case included. */
   readonly host: string | undefined;

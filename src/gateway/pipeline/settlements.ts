@@ -34,7 +34,7 @@ export type ClaimSettlement = IdSettlement | ResourceSettlement;
 export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
 
 /** Reports every outcome; `onLost` also says why. */
-export interface SettlementEvents {
+interface SettlementEvents {
   onOutcome(outcome: SettlementOutcome, settlement: ClaimSettlement): void;
   onLost(settlement: ClaimSettlement, message: string): void;
 }

@@ -23,7 +23,7 @@ export const DEDUP_OUTCOMES = [
   'settle_retried',
   'settle_lost',
 ] as const;
-export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
+type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
 
 /** The outcomes that alerts and dashboards use; exported from the start. */
 const WATCHED_DEDUP_OUTCOMES: readonly DedupOutcome[] = [
@@ -54,7 +54,7 @@ export const ORDER_OUTCOMES = [
   'settle_retried',
   'settle_lost',
 ] as const;
-export type OrderOutcome = (typeof ORDER_OUTCOMES)[number];
+type OrderOutcome = (typeof ORDER_OUTCOMES)[number];
 
 /** The same for `order`. */
 const WATCHED_ORDER_OUTCOMES: readonly OrderOutcome[] = ['entered', 'stale', 'busy', 'unordered', 'bypassed'];

@@ -17,7 +17,7 @@ import type { Secret } from '../../core/secret.ts';
 const toHmac = createHmacFunction('sha256');
 
 /** The algorithms for signing tokens. */
-export type IdentityAlgorithm = 'hmac-sha256' | 'ed25519';
+type IdentityAlgorithm = 'hmac-sha256' | 'ed25519';
 
 /** A public key in the form in which it is published. */
 type PublishedKey = JsonWebKey & { readonly kid: string };
@@ -55,13 +55,13 @@ export class IdentityKey {
 }
 
 /** Why a key cannot be used. */
-export interface IdentityKeyProblem {
+interface IdentityKeyProblem {
   readonly problem: string;
   readonly hint: string;
 }
 
 /** The configuration of a key. */
-export interface IdentityKeySource {
+interface IdentityKeySource {
   readonly name: string;
   readonly algorithm: IdentityAlgorithm;
   readonly encoding: 'utf8' | 'base64' | 'hex' | undefined;
@@ -111,7 +111,7 @@ interface Retired {
 }
 
 /** The settings that all tokens share. */
-export interface TokenSettings {
+interface TokenSettings {
   /** The app that the tokens are for (RFC 7519 §4.1.3): another app that trusts the same key must reject them. */
   readonly audience: string;
   readonly ttl: Milliseconds;

@@ -36,7 +36,7 @@ const MAX_SINGLE_WRITE = 8_192;
 const MAX_HINT_BYTES = 8_192;
 
 /** The dependencies of a relay. */
-export interface RelayParts {
+interface RelayParts {
   readonly responsePolicy: ResponseHeaderPolicy;
   /** The refusal code if no connection can be opened. */
   readonly connectFailureCode: RejectionCode;

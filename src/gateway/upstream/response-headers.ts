@@ -6,7 +6,7 @@ import { HOP_BY_HOP } from '../../core/managed-names.ts';
 type ResponseFieldAction = 'pass' | 'drop' | 'length' | 'connection';
 
 /** The response header for the sender. */
-export interface SenderHead {
+interface SenderHead {
   /** Raw pairs in the app's order. Do not change them: the next response may share them. */
   readonly fields: string[];
   /** Content-Length in bytes, if the app sends it; validated by the parser. */

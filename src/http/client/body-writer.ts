@@ -10,7 +10,7 @@ import type { UpstreamRequest } from './upstream.ts';
 const MAX_COPIED_BYTES = 16_384;
 
 /** The callbacks of a body writer. */
-export interface BodyWriterEvents {
+interface BodyWriterEvents {
   /** Bytes were written. */
   onProgress(): void;
   /** The server reads no more for now. */

@@ -9,7 +9,7 @@ import { type ConnectionTarget, openConfigured } from './open-socket.ts';
 import { HttpClient, Pool } from './pool.ts';
 
 /** The request, to a host that the config names. */
-export interface SingleRequest {
+interface SingleRequest {
   /** http: or https:. */
   readonly url: URL;
   readonly method: string;

@@ -17,7 +17,7 @@ export interface ResponseHead {
 }
 
 /** Why a head is invalid; for the log. */
-export type HeadProblem = string;
+type HeadProblem = string;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: (.*))?$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

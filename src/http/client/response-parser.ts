@@ -17,7 +17,7 @@ export interface ParserEvents {
  * The state after a `push`. `more`: the response is incomplete. `complete`: it is complete. `overrun`: there are bytes after its end, or
  * no response was expected. `malformed`: it is invalid. After the last three, the parser takes no bytes until `expect`.
  */
-export type ParserProgress = 'more' | 'complete' | 'overrun' | 'malformed';
+type ParserProgress = 'more' | 'complete' | 'overrun' | 'malformed';
 
 type ParserState =
   | 'idle'

@@ -13,7 +13,7 @@ const PORT = /^\d{1,5}$/;
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
 
 /** The trusted proxies, as CIDR ranges and single addresses; none by default. */
-export interface TrustedProxies {
+interface TrustedProxies {
   /** Trusted to report the address of the client. */
   readonly address: readonly string[];
   /** Trusted to assert the identity of the client. */

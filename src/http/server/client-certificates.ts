@@ -15,7 +15,7 @@ import type { TlsContexts } from './tls.ts';
 const ALTERNATIVE_NAME = /(?:^|, )([A-Za-z ]+):("(?:[^"\\]|\\.)*"|[^,"]*)(?=, |$)/g;
 
 /** The dependencies of ClientCertificates. */
-export interface ClientCertificateParts {
+interface ClientCertificateParts {
   /** Undefined if connections are simulated. */
   readonly contexts: TlsContexts | undefined;
   readonly clock: Clock;

@@ -12,13 +12,13 @@ import { closeAfterResponse, discardInput, MAX_DISCARDED } from './linger.ts';
 import { isResponseSent } from './strict-server.ts';
 
 /** The latest request on a connection. */
-export interface LatestExchange {
+interface LatestExchange {
   readonly response: ServerResponse;
   readonly body: { fail(reason: Reason): void };
 }
 
 /** The dependencies of ClientErrors. */
-export interface ClientErrorParts {
+interface ClientErrorParts {
   readonly clock: Clock;
   readonly onLimit: OnLimit;
   /** Returns the remote address of the connection. */

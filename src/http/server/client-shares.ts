@@ -4,7 +4,7 @@ import type { IpRanges } from '../../core/ip-address.ts';
 import type { ListenLimit, OnLimit } from './limits.ts';
 
 /** The limits. */
-export interface ClientShareLimits {
+interface ClientShareLimits {
   readonly maxRequestsPerClient: number;
   readonly maxUpgraded: number;
   readonly maxUpgradedPerClient: number;

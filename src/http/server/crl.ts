@@ -6,7 +6,7 @@ import { readElement } from '../../core/der.ts';
 import { toErrorText } from '../../core/errors.ts';
 
 /** One list in a file. */
-export interface Crl {
+interface Crl {
   readonly pem: string;
   /** The name of the CA, in DER. */
   readonly issuer: Buffer | undefined;
@@ -16,7 +16,7 @@ export interface Crl {
 }
 
 /** A problem with a file of lists. */
-export interface CrlProblem {
+interface CrlProblem {
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint: string;
@@ -50,7 +50,7 @@ export function splitPem(file: Buffer, label: string): string[] {
 }
 
 /** Parses the lists of a file for which `findCrlProblems` reports no error. */
-export function parseCrls(file: Buffer): Crl[] {
+function parseCrls(file: Buffer): Crl[] {
   return splitCrls(file).map((pem) => ({ pem, ...readHead(toDer(pem)) }));
 }
 

@@ -37,7 +37,7 @@ export function toIncomingHead(request: IncomingMessage): IncomingHead {
 }
 
 /** The limits of a head. */
-export interface HeadLimits {
+interface HeadLimits {
   readonly maxHeaderFields: number;
   /** Bytes. */
   readonly maxTarget: number;

@@ -9,7 +9,7 @@ import type { OnLimit } from './limits.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 
 /** A stream with its request and response. */
-export interface StreamParts {
+interface StreamParts {
   readonly stream: ServerHttp2Stream;
   readonly source: Upload;
   readonly body: Pick<Holder, 'network'>;

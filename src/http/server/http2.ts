@@ -31,7 +31,7 @@ export interface Http2Request {
 }
 
 /** The dependencies of the sessions. */
-export interface Http2Parts {
+interface Http2Parts {
   readonly limits: PortLimits;
   readonly clock: Clock;
   readonly onLimit: OnLimit;

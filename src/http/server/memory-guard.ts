@@ -18,7 +18,7 @@ export interface MemoryPressure {
 }
 
 /** The dependencies of the guard. */
-export interface MemoryGuardParts {
+interface MemoryGuardParts {
   readonly clock: Clock;
   /** The bytes that the process may use; undefined: there is no known limit, and nothing is rejected. */
   readonly limit: number | undefined;

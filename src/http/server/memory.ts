@@ -19,7 +19,7 @@ const MAX_DERIVED_BYTES = 64 * MIB;
 const MIN_LARGE_BODIES = 4;
 const MAX_LARGE_BODIES = 64;
 /** Limits that are derived if the config does not set them. */
-export interface ProcessMemoryBudget {
+interface ProcessMemoryBudget {
   /** The limit of the container in bytes; undefined if there is none. */
   readonly limit: number | undefined;
   /** The workers of the process. */
@@ -29,7 +29,7 @@ export interface ProcessMemoryBudget {
 }
 
 /** Limits that a config may set. */
-export interface MemorySettings {
+interface MemorySettings {
   readonly maxBufferedBytes?: number | undefined;
   readonly maxLargeBodies?: number | undefined;
 }
@@ -60,7 +60,7 @@ export interface ServerMemory {
 }
 
 /** The rates and limits of bodies, as each kind of process sets them. */
-export type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & {
+type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & {
   /** The share of the container's memory above which requests get 503. */
   readonly memoryShed: number;
   /** The same for the heap. */

@@ -30,7 +30,7 @@ export interface PortRequest {
 }
 
 /** The dependencies of PortRequests. */
-export interface PortRequestParts {
+interface PortRequestParts {
   readonly errors: ClientErrors;
   readonly clients: Pick<PortClients, 'track' | 'enter'>;
   readonly bodies: BodyWatch;

@@ -27,7 +27,7 @@ export const SHRINK_DELAY_FLAG: string | undefined = new Map([
 const SHRINK_DELAY_MS: Milliseconds = 600_000;
 
 /** Sources of a memory measurement. */
-export interface MemorySources {
+interface MemorySources {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** The memory of the process. */
   readonly readOwn: () => number;

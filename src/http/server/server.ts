@@ -38,7 +38,7 @@ export interface RequestHandler {
 }
 
 /** The settings of a port. */
-export interface ListenSettings {
+interface ListenSettings {
   readonly address: ListenAddress;
   /** Addresses whose X-Forwarded-* fields count. */
   readonly trustedProxies: readonly string[];
@@ -50,7 +50,7 @@ export interface ListenSettings {
 }
 
 /** The dependencies of the server. */
-export interface ListenParts {
+interface ListenParts {
   readonly listen: ListenSettings;
   readonly tls: TlsContexts | undefined;
   readonly limits: PortLimits;

@@ -8,7 +8,7 @@ import type { Secret } from '../../core/secret.ts';
 import { findCrlProblems, splitCrls, splitPem } from './crl.ts';
 
 /** A certificate chain and its private key, PEM. */
-export interface TlsPair {
+interface TlsPair {
   readonly certFile: string;
   readonly cert: Buffer;
   readonly key: Secret;

@@ -22,7 +22,7 @@ export interface PeerLimits {
 }
 
 /** The dependencies. */
-export interface PeerParts {
+interface PeerParts {
   readonly limits: PeerLimits;
   /** Maximum number of connections of the server. */
   readonly maxConnections: number;

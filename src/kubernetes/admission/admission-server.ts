@@ -19,7 +19,7 @@ import type { AdmissionConnectionLimit, RejectionLabel } from './injector-metric
 import { REVIEW_PATH, type ReviewReply, toRejection } from './reviewer.ts';
 
 /** A request that was not reviewed. */
-export interface Rejection {
+interface Rejection {
   readonly reason: RejectionLabel;
   /** Its address. */
   readonly client: string;
@@ -29,7 +29,7 @@ export interface Rejection {
 }
 
 /** The dependencies of the server. */
-export interface AdmissionServerParts {
+interface AdmissionServerParts {
   readonly address: ListenAddress;
   readonly tls: TlsContexts;
   readonly clock: Clock;

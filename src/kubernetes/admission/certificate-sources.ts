@@ -23,7 +23,7 @@ export interface LoadedCertificate {
 }
 
 /** Callbacks for each attempt to load the certificate. */
-export interface CertificateListener {
+interface CertificateListener {
   onLoaded(loaded: LoadedCertificate): void;
   /** The certificate has not changed. */
   onUnchanged(): void;
@@ -39,7 +39,7 @@ export interface CertificateSource {
 }
 
 /** The Secret to read. */
-export interface SecretSourceConfig {
+interface SecretSourceConfig {
   readonly namespace: string;
   readonly name: string;
   readonly checkInterval: Milliseconds;

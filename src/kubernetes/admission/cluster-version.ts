@@ -7,7 +7,7 @@ import type { KubeVersion } from '../injector/outcome.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
 /** The dependencies. */
-export interface ClusterVersionParts {
+interface ClusterVersionParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly logger: AdmissionLogger;

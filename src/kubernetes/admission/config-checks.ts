@@ -10,7 +10,7 @@ import { CONFIG_FOLDER, CONFIG_KEY, DOMAIN, SECRETS_FOLDER } from '../injector/n
 import { type Kept, MAX_GATE_LENGTH } from './lookups.ts';
 
 /** The cached result for a config. */
-export interface CheckedConfig {
+interface CheckedConfig {
   /** Why the sidecar does not start with it, or which variables are missing. */
   readonly warnings: readonly string[];
   /** The first route with state, if replicas do not share their state. */

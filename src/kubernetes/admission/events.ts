@@ -13,7 +13,7 @@ import type { PodEvent } from './reviewer.ts';
 import { shorten } from './warnings.ts';
 
 /** The dependencies. */
-export interface EventsParts {
+interface EventsParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly logger: AdmissionLogger;

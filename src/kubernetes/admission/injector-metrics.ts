@@ -8,7 +8,7 @@ import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.t
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
 
 /** Why a request got no review response; the API server then applies its failurePolicy. */
-export const REJECTIONS = [
+const REJECTIONS = [
   'path',
   'method',
   'content_type',
@@ -29,12 +29,12 @@ export const REJECTIONS = [
 export type RejectionLabel = (typeof REJECTIONS)[number];
 
 /** Why a connection to the webhook port was closed early. */
-export const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
+const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
 export type AdmissionConnectionLimit = (typeof CONNECTION_LIMITS)[number];
 
 /** Changes of the served certificate. The CA's rotation is in the rotation controller's log. */
 export const CERTIFICATE_STEPS = ['server_loaded'] as const;
-export type CertificateStep = (typeof CERTIFICATE_STEPS)[number];
+type CertificateStep = (typeof CERTIFICATE_STEPS)[number];
 
 /** The outcome of an Event. */
 export const EVENT_OUTCOMES = ['sent', 'repeated', 'dropped', 'failed', 'forbidden', 'unverified'] as const;
@@ -71,7 +71,7 @@ export interface InjectorMetrics {
 }
 
 /** Options of the metrics. */
-export interface InjectorMetricsOptions extends BuildOptions {
+interface InjectorMetricsOptions extends BuildOptions {
   /** Whether to include process_* and nodejs_*. */
   readonly processMetrics: boolean;
   /** All results with their reasons, initialized to 0. */

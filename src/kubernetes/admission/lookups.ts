@@ -7,14 +7,14 @@ import { objectAt, textAt } from '../injector/raw.ts';
 import type { LookupOutcome } from './injector-metrics.ts';
 
 /** The dependencies. */
-export interface LookupsParts {
+interface LookupsParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly onOutcome: (outcome: LookupOutcome) => void;
 }
 
 /** The result of a look-up; `unknown` if the object could not be read. */
-export type LookupResult = { readonly object: Kept } | 'absent' | 'unknown';
+type LookupResult = { readonly object: Kept } | 'absent' | 'unknown';
 
 /** The cached parts of an object. Nothing else is cached, because anyone can fill a ConfigMap with 1 MiB. */
 export interface Kept {

@@ -63,7 +63,7 @@ export interface PodEvent {
 }
 
 /** The dependencies of the reviewer. */
-export interface ReviewerParts {
+interface ReviewerParts {
   readonly clock: Clock;
   readonly logger: AdmissionLogger;
   readonly metrics: InjectorMetrics;

@@ -12,7 +12,7 @@ import type { InjectorMetrics } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
 /** The dependencies. */
-export interface ServedCertificateParts {
+interface ServedCertificateParts {
   readonly source: CertificateSource;
   /** The webhook configuration whose caBundle must trust the certificate; undefined: not checked. */
   readonly webhook: string | undefined;

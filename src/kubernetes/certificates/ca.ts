@@ -15,19 +15,19 @@ export interface CaSet {
 }
 
 /** A CA certificate whose key was deleted. */
-export interface Previous {
+interface Previous {
   readonly certificate: X509Certificate;
   /** When it stopped signing. */
   readonly since: EpochMilliseconds;
 }
 
 /** The Secret contains keys of another program, or data that cannot be parsed. */
-export interface UnusableSecret {
+interface UnusableSecret {
   readonly problem: string;
 }
 
 /** Clocks of nodes differ: a new certificate must be valid on a node whose clock is slow. */
-export const BACKDATED_MS: Milliseconds = 300_000;
+const BACKDATED_MS: Milliseconds = 300_000;
 const NAME = 'sidegate injector';
 const KEYS = {
   certificate: 'ca.crt',

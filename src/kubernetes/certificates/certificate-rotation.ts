@@ -14,7 +14,7 @@ import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from '.
 import { isSameTrust, WebhookBundle } from './webhook-bundle.ts';
 
 /** The objects that it maintains, and the lifetimes of the certificates. */
-export interface RotationConfig extends RotationTimes {
+interface RotationConfig extends RotationTimes {
   readonly namespace: string;
   readonly caSecret: string;
   readonly serverSecret: string;
@@ -25,7 +25,7 @@ export interface RotationConfig extends RotationTimes {
 }
 
 /** The dependencies. */
-export interface RotationParts {
+interface RotationParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly logger: RotationLogger;
@@ -47,7 +47,7 @@ const JITTER = 0.2;
  * Checks everything at an interval and takes the next step that is due. Needs no leader election: every write carries the
  * resourceVersion that was read, so two controllers at once (a rolling update) agree on one CA.
  */
-export class CertificateRotation {
+class CertificateRotation {
   readonly #config: RotationConfig;
   readonly #parts: RotationParts;
   readonly #ca: CaSecret;
@@ -220,7 +220,7 @@ class CaSecret {
 }
 
 /** The dependencies, provided by the command that starts the controller. */
-export interface RotationContext {
+interface RotationContext {
   readonly rotation: RotationConfig;
   readonly kube: KubeClient;
   readonly clock: Clock;

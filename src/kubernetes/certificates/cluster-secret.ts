@@ -12,7 +12,7 @@ export interface SecretObject {
 }
 
 /** The Secret's name, and the verbs that the ServiceAccount needs on it. */
-export interface SecretReference {
+interface SecretReference {
   readonly namespace: string;
   readonly name: string;
   readonly verbs: 'get' | 'get and update';

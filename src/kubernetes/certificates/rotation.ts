@@ -12,16 +12,16 @@ export interface RotationTimes {
 }
 
 /** A step of the rotation, as logged. */
-export type RotationStep = 'created' | 'replaced' | 'announced' | 'switched' | 'retired';
+type RotationStep = 'created' | 'replaced' | 'announced' | 'switched' | 'retired';
 
 /** The state to write. */
-export interface RotationPlan {
+interface RotationPlan {
   readonly step: RotationStep;
   readonly caSet: CaSet;
 }
 
 /** The share of its lifetime after which a certificate is renewed. */
-export const RENEWED_AFTER = 2 / 3;
+const RENEWED_AFTER = 2 / 3;
 /** Margin for replicas that read the Secret before it was written, and for clocks that differ. */
 const MAX_MARGIN_MS: Milliseconds = 60_000;
 

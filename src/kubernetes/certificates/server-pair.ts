@@ -21,7 +21,7 @@ export interface IssuedPair {
 }
 
 /** The names and lifetime of a server certificate. */
-export interface ServerNames {
+interface ServerNames {
   readonly service: string;
   readonly namespace: string;
   readonly dnsNames: readonly string[];

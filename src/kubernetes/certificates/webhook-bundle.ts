@@ -5,7 +5,7 @@ import { readCertificates } from './chain.ts';
 import { ClusterObjectError, isConflict, toClusterObjectError } from './cluster-object-error.ts';
 
 /** The webhook's name in the configuration. */
-export const WEBHOOK_NAME = 'inject.sidegate.dev';
+const WEBHOOK_NAME = 'inject.sidegate.dev';
 
 interface Configuration {
   readonly metadata: { readonly resourceVersion: string };

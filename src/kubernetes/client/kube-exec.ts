@@ -19,7 +19,7 @@ export const ExecSchema = z.object({
 });
 
 /** The environment in which a plugin runs. */
-export interface ExecContext {
+interface ExecContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   /** The directory of the kubeconfig; relative commands are resolved against it. */

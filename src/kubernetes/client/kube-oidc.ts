@@ -32,7 +32,7 @@ export interface OidcTokens {
 }
 
 /** How the provider is reached, and what happens to new tokens. */
-export interface OidcContext {
+interface OidcContext {
   readonly clock: Clock;
   /** PEM; if undefined, the CAs of the system. */
   readonly ca: string | undefined;

@@ -6,7 +6,7 @@ import { MAX_PEM_BYTES, readRegularFile } from '../../config/sources/bounded-rea
 import type { OidcTokens } from './kube-oidc.ts';
 
 /** Where the tokens are. */
-export interface TokenPlace {
+interface TokenPlace {
   readonly file: string;
   /** The name of the user's entry. */
   readonly user: string;

@@ -10,7 +10,7 @@ import type { ClusterAccess, Credentials } from './access.ts';
 import { type ClientReason, KubeError } from './error.ts';
 
 /** A request with all its options. */
-export interface KubeRequest {
+interface KubeRequest {
   readonly method: string;
   /** With the query. */
   readonly path: string;

@@ -21,7 +21,7 @@ export const WEBHOOK = 'inject.sidegate.dev';
 const POLICY_DELAY_MS = 5_000;
 
 /** Whether the namespace requires the sidecar in all pods. */
-export function isEnforced(namespace: string, facts: Facts): boolean {
+function isEnforced(namespace: string, facts: Facts): boolean {
   const found = itemsOf(facts.namespaces).find(({ metadata }) => metadata.name === namespace);
   return found?.metadata.labels?.[ENFORCE_LABEL] === 'true';
 }

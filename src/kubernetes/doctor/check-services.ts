@@ -15,7 +15,7 @@ const NAMES_FOUND_FROM = 33;
 const SERVICE_NAME = 'kubernetes.io/service-name';
 
 /** The part of the facts that these findings depend on; it can also be derived from manifests alone. */
-export type ServiceFacts = Pick<Facts, 'version' | 'services' | 'ingresses' | 'endpointSlices'>;
+type ServiceFacts = Pick<Facts, 'version' | 'services' | 'ingresses' | 'endpointSlices'>;
 
 interface Case {
   readonly pod: Pod;

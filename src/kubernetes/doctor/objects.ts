@@ -1,7 +1,7 @@
 /** The fields of Kubernetes objects that the doctor uses, as the API server sends them. */
 
 /** Metadata of an object. */
-export interface Metadata {
+interface Metadata {
   readonly name: string;
   readonly namespace?: string;
   readonly uid?: string;
@@ -26,7 +26,7 @@ export interface Named {
 }
 
 /** A port that a container declares. */
-export interface ContainerPort {
+interface ContainerPort {
   readonly name?: string;
   readonly containerPort: number;
   readonly protocol?: string;
@@ -50,14 +50,14 @@ export interface Container {
   readonly securityContext?: SecurityContext;
 }
 
-export interface SecurityContext {
+interface SecurityContext {
   readonly runAsUser?: number;
   readonly allowPrivilegeEscalation?: boolean;
   readonly privileged?: boolean;
   readonly capabilities?: { readonly add?: readonly string[] };
 }
 
-export interface VolumeMount {
+interface VolumeMount {
   readonly name: string;
   readonly mountPath: string;
   readonly readOnly?: boolean;

@@ -6,7 +6,7 @@ import { findSidecar } from './sidecar.ts';
  * The process that listens on a port. `beside`: another port of the pod; it does not matter which container declares it, because only annotations
  * say which container is the app. `nothing`: the pod declares no port of that name.
  */
-export type PortTarget = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
+type PortTarget = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
 
 /** Resolves a port name: app containers first, then native sidecars, like findPort of the endpoints controller. */
 export function findNamedPort(spec: PodSpec, name: string, protocol = 'TCP'): number | undefined {

@@ -20,7 +20,7 @@ import { readCurrent, serviceOf } from './read-current.ts';
 import { readConfigs, readLive, readSecrets } from './read-named.ts';
 
 /** What to read. */
-export interface DoctorScope {
+interface DoctorScope {
   /** Undefined: all namespaces. */
   readonly namespace: string | undefined;
   /** Whether to query running sidecars for their config. */

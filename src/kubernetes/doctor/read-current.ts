@@ -16,7 +16,7 @@ const INJECTOR_KEY = 'injector.yaml';
 const VERSION_LABEL = 'app.kubernetes.io/version';
 
 /** The objects that it is read from. */
-export interface Installed {
+interface Installed {
   readonly webhooks: FoundObjects<WebhookConfiguration>;
   readonly policies: FoundObjects<Named>;
 }

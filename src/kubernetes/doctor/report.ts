@@ -4,7 +4,7 @@ import type { Finding, FindingSeverity } from './finding.ts';
 import { nameOf } from './workloads.ts';
 
 /** The scope of the report. */
-export interface Subject {
+interface Subject {
   readonly context: string;
   /** Undefined: all namespaces. */
   readonly namespace: string | undefined;

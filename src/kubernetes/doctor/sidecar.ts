@@ -16,7 +16,7 @@ export interface Sidecar {
 }
 
 /** Ports in the sidecar's arguments. */
-export interface SidecarPorts {
+interface SidecarPorts {
   readonly data: number | undefined;
   readonly admin: number | undefined;
   readonly app: number | undefined;

@@ -43,7 +43,7 @@ export function lastingContainersOf(pod: Raw): PlacedContainer[] {
 }
 
 /** Whether the container is a native sidecar. */
-export function isRestarting(container: Raw): boolean {
+function isRestarting(container: Raw): boolean {
   return textAt(container, 'restartPolicy') === 'Always';
 }
 

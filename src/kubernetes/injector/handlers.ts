@@ -9,7 +9,7 @@ type ProbeKind = 'livez' | 'readyz' | 'startupz';
 /** A lifecycle hook, by its name in Kubernetes; only the kubelet may trigger it. */
 type HookKind = 'postStart' | 'preStop';
 /** The type of request. */
-export type HandlerAction = 'httpGet' | 'tcpSocket' | 'grpc';
+type HandlerAction = 'httpGet' | 'tcpSocket' | 'grpc';
 
 /** One probe or hook. */
 export interface Handler {

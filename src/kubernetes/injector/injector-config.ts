@@ -16,13 +16,13 @@ export type InjectServerConfig = Readonly<NonNullable<ParsedInjectorConfig['serv
 export type InjectorConfig = Readonly<ParsedInjectorConfig>;
 
 /** The config with warnings, or the problems that prevent loading it. */
-export interface InjectorConfigRead {
+interface InjectorConfigRead {
   readonly config: InjectorConfig | undefined;
   readonly problems: readonly Problem[];
 }
 
 /** The draft-07 schema, for editors. */
-export function toInjectorJsonSchema(): JsonSchema {
+function toInjectorJsonSchema(): JsonSchema {
   const schema = z.toJSONSchema(InjectorConfigSchema, { io: 'input', target: 'draft-07', unrepresentable: 'any' });
   return { ...(schema as JsonSchema), title: 'sidegate injector configuration' };
 }

@@ -7,7 +7,7 @@ import { USER } from './sidecar.ts';
 import { isSidecarVolume, RESERVED_PORT_NAMES, type SidecarRules } from './sidecar-rules.ts';
 
 /** Names and ports that only the sidecar of a pod may have. */
-export interface Owned {
+interface Owned {
   /** In addition to the reserved name. */
   readonly portName: string;
   /** TCP ports. */

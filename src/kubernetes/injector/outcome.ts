@@ -33,7 +33,7 @@ export interface InjectContext {
 
 /** Why a pod was not changed. */
 export const SKIP_REASONS = ['not_labelled', 'already_injected', 'not_a_pod_creation'] as const;
-export type SkipReason = (typeof SKIP_REASONS)[number];
+type SkipReason = (typeof SKIP_REASONS)[number];
 
 /** Why a pod was denied. */
 export const DENY_REASONS = [

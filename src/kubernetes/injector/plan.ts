@@ -44,7 +44,7 @@ const NATIVE_NAMED_PORTS_SINCE = 33;
 const FIRST_UNPRIVILEGED_PORT = 1024;
 
 /** The input of a plan. */
-export interface PlanInput {
+interface PlanInput {
   readonly pod: Raw;
   readonly settings: PodSettings;
   readonly context: InjectContext;

@@ -25,7 +25,7 @@ export interface OwnerReference {
 }
 
 /** The response to a review, with the outcome that it contains. */
-export interface AdmissionResponse {
+interface AdmissionResponse {
   readonly response: object;
   readonly injection: Injection;
   readonly request: ReviewedRequest;

@@ -141,7 +141,7 @@ export type PodSettings = { readonly [Key in keyof typeof SETTINGS]: SettingValu
   readonly config: string;
 };
 /** The settings, or messages about all problems with them. */
-export type SettingsRead =
+type SettingsRead =
   | { readonly settings: PodSettings; readonly warnings: readonly string[] }
   | { readonly problems: readonly string[] };
 

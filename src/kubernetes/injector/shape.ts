@@ -1,7 +1,7 @@
 /** Shapes: Kubernetes objects with placeholders. The sidecar is defined once as a shape, and filled with values, CEL or Helm expressions. */
 
 /** A placeholder for a value. */
-export interface Placeholder<Name extends string = string> {
+interface Placeholder<Name extends string = string> {
   readonly $value: Name;
 }
 /** Text that contains placeholders. */
@@ -9,12 +9,12 @@ export interface Text<Name extends string = string> {
   readonly $text: readonly (string | Placeholder<Name>)[];
 }
 /** Present only if the condition holds; as an item of a list it stands for zero or one items. */
-export interface When<Name extends string = string> {
+interface When<Name extends string = string> {
   readonly $when: Name;
   readonly then: Shape;
 }
 /** One item for each entry of a list of entries. */
-export interface Each<Name extends string = string> {
+interface Each<Name extends string = string> {
   readonly $each: Name;
   readonly of: Shape;
 }

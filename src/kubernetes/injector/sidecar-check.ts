@@ -55,7 +55,7 @@ const PHRASES: Readonly<Record<TakenResource['kind'], (what: string) => string>>
 export const OTHER_SOURCE = ' (its volume must be a Secret, a ConfigMap or projected)';
 
 /** The container `sidegate` of a pod. */
-export interface NamedSidecar {
+interface NamedSidecar {
   readonly container: Raw;
   /** Whether it is an init container. */
   readonly isInit: boolean;

@@ -18,7 +18,7 @@ export interface SidecarRules {
 }
 
 /** In `allowedImages`: any image. */
-export const ANY_IMAGE = '*';
+const ANY_IMAGE = '*';
 
 /** Fields that neither change which program runs nor what it serves. LimitRanges, autoscalers and AlwaysPullImages write them. */
 const FREE: readonly string[] = ['name', 'image', 'imagePullPolicy', 'resources', 'terminationMessagePolicy'];

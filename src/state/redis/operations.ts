@@ -20,7 +20,7 @@ declare module 'ioredis' {
 }
 
 /** One operation of the script. */
-export interface StoreOperation {
+interface StoreOperation {
   readonly name:
     | 'claim'
     | 'confirm'

@@ -3,7 +3,7 @@ import type { Registry } from '@prometheus-io/client';
 import { CounterFamily, watchGauge } from '../metrics/series.ts';
 
 /** The outcome for the body of a forwarded event, on a route with `storeBody`; `evicted`: newer bodies needed the memory of a stored one. */
-export const BODY_OUTCOMES = ['stored', 'not_stored', 'evicted'] as const;
+const BODY_OUTCOMES = ['stored', 'not_stored', 'evicted'] as const;
 export type BodyStored = (typeof BODY_OUTCOMES)[number];
 
 export interface BodyMetrics {

@@ -73,7 +73,7 @@ export interface JournalQuery {
 }
 
 /** The bounds of the journal. */
-export interface JournalLimits {
+interface JournalLimits {
   /** How many entries are kept; 0 keeps none. */
   readonly size: number;
   /** Memory for all entries. */

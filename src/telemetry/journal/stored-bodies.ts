@@ -8,7 +8,7 @@ export const BODY_OVERHEAD_BYTES = 512;
 const SWEEP_INTERVAL_MS: Milliseconds = 1_000;
 
 /** The dependencies of the bodies. */
-export interface StoredBodiesParts {
+interface StoredBodiesParts {
   readonly clock: Clock;
   /** For all bodies, counted as allocated. */
   readonly maxBytes: number;

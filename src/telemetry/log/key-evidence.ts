@@ -11,7 +11,7 @@ export interface WatchedKey {
 }
 
 /** A delivery that was verified by a key other than the first live one of its route. */
-export interface OldKeyUse {
+interface OldKeyUse {
   readonly route: string;
   readonly key: string;
   /** The key that should have signed. */

@@ -16,7 +16,7 @@ const RETRIED: ReadonlySet<string> = new Set(['EAGAIN', 'EBUSY']);
 export const DEFAULT_FLUSH_MS: Milliseconds = 250;
 
 /** How long lines may wait. */
-export interface BatchTimes {
+interface BatchTimes {
   readonly clock: Pick<Clock, 'after'>;
   /** The longest time from a line to its write. */
   readonly flushAfter: Milliseconds;

@@ -23,7 +23,7 @@ interface Value {
 }
 
 /** Options of a metric family. */
-export interface FamilyOptions {
+interface FamilyOptions {
   readonly name: string;
   readonly help: string;
   readonly labelNames?: readonly string[];

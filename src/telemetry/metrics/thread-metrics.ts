@@ -9,7 +9,7 @@ export interface FamilyChanges {
 }
 
 /** How the gauges of a family are combined. */
-export type Combination = 'sum' | 'max' | 'min';
+type Combination = 'sum' | 'max' | 'min';
 export type Combinations = Readonly<Record<string, Combination>>;
 
 /** A value of a gauge. */

@@ -1,7 +1,7 @@
 /** Parses and formats `traceparent` (W3C Trace Context, level 2): the trace of a message, and the span that sent it. */
 
 /** A valid `traceparent`. */
-export interface TraceParent {
+interface TraceParent {
   /** 32 lower-case hex digits, not all 0. */
   readonly traceId: string;
   /** 16 lower-case hex digits, not all 0. */

@@ -3,7 +3,7 @@ import type { Registry } from '@prometheus-io/client';
 import { CounterFamily } from '../metrics/series.ts';
 
 /** Outcomes of spans. `dropped`: the queue was full; `rejected`: by the collector; `failed`: the collector could not be reached. */
-export const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
+const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
 export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
 
 export interface TracingMetrics {

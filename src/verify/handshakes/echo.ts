@@ -17,7 +17,7 @@ import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
 import { compileQueryCheck, readParameters } from './query-token.ts';
 
 /** The senders that this file knows. */
-export type EchoName = 'dropbox' | 'meta' | 'nylas' | 'okta' | 'oura' | 'strava';
+type EchoName = 'dropbox' | 'meta' | 'nylas' | 'okta' | 'oura' | 'strava';
 
 interface Echo {
   /** Where the challenge is; a header in lower case. */
@@ -108,7 +108,7 @@ function readOnce(headers: HeaderFields, name: string): string | undefined {
 }
 
 /** The senders that this file knows. */
-export type HeaderEchoName = 'asana' | 'ringcentral';
+type HeaderEchoName = 'asana' | 'ringcentral';
 
 const ECHOED_FIELDS: Readonly<Record<HeaderEchoName, string>> = {
   // https://developers.asana.com/docs/webhooks-guide#the-webhook-handshake.

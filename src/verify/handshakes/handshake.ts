@@ -39,25 +39,25 @@ export interface OpenSecrets {
 }
 
 /** An unsigned handshake; undefined if the request is not one. The response applies only to requests without a body. */
-export type OpenHandshake = (request: OpenRequest, secrets: OpenSecrets) => Refusal | undefined;
+type OpenHandshake = (request: OpenRequest, secrets: OpenSecrets) => Refusal | undefined;
 
 /** Shows authorized operators a secret that a sender chose. Anyone may have sent it, so no delivery is verified with it. */
-export type OfferToken = (token: Secret) => void;
+type OfferToken = (token: Secret) => void;
 
 /** An unsigned POST with an empty or small body. */
-export interface OpenMessage extends OpenRequest {
+interface OpenMessage extends OpenRequest {
   readonly body: Buffer;
   readonly offer: OfferToken;
 }
 
 /** A handshake in an unsigned POST with an empty or small body; undefined if the message is not one, so it is checked as a delivery. */
-export type OpenBodyHandshake = (message: OpenMessage, secrets: OpenSecrets) => Refusal | undefined;
+type OpenBodyHandshake = (message: OpenMessage, secrets: OpenSecrets) => Refusal | undefined;
 
 /** Larger bodies are not read before the signature headers were checked. */
 export const MAX_OPEN_BODY_BYTES = 1_024;
 
 /** A body whose signature was verified. */
-export interface SignedMessage {
+interface SignedMessage {
   readonly headers: HeaderFields;
   readonly body: Buffer;
   /** The key that verified it; undefined if another gate authenticated the sender. */

@@ -3,11 +3,11 @@ import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from
 import type { Secret } from '../../core/secret.ts';
 
 /** The oldest is removed first: a sender can offer its token again, and then an operator finds it among the latest. */
-export const MAX_OFFERED_TOKENS = 5;
+const MAX_OFFERED_TOKENS = 5;
 const MAX_AGE_MS: Milliseconds = 3_600_000;
 
 /** One token, as an authorized operator sees it. */
-export interface OfferedToken {
+interface OfferedToken {
   readonly route: string;
   readonly at: string;
   /** Address of the client that sent it. */

@@ -5,13 +5,13 @@ import { checkToken, decline, failForMissingSecret, type HandshakeOptions, isTok
 import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
 
 /** The token and its query parameter. */
-export interface QueryToken {
+interface QueryToken {
   readonly parameter: string;
   readonly token: Secret | undefined;
 }
 
 /** Rejects a delivery's query unless it is absent or consists of the configured token alone; undefined if it is accepted. */
-export function checkQuery(query: string | undefined, { parameter, token }: QueryToken): Refusal | undefined {
+function checkQuery(query: string | undefined, { parameter, token }: QueryToken): Refusal | undefined {
   if (query === undefined) return undefined;
   const given = parseParameters(query);
   const text = given?.size === 1 ? (given.get(parameter) ?? '') : '';

@@ -2,7 +2,7 @@
 import type { Milliseconds } from '../../core/clock.ts';
 
 /** A fetched document. */
-export interface RemoteDocument {
+interface RemoteDocument {
   readonly body: Buffer;
   /** How long caches may keep it (RFC 9111 §5.2.2.1, minus its age); undefined if the server does not specify it. */
   readonly freshFor: Milliseconds | undefined;

@@ -14,7 +14,7 @@ export interface KeySetOptions {
 }
 
 /** Callbacks for the outcome of fetches. */
-export interface KeySetEvents {
+interface KeySetEvents {
   /** Undefined: the previous keys have expired. */
   onKeys(keys: readonly JsonWebKey[] | undefined): void;
   onFailure(message: string): void;

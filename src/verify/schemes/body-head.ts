@@ -12,7 +12,7 @@ import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries } from '
 import { type FormField, findField, foldName, isAlike } from './strict-form.ts';
 
 /** Returns the complete head, or the refusal `missing_signature` or `malformed_signature`. */
-export type ReadBody = (head: SignedHead, body: Buffer, options: HeadOptions) => SignedHead | Refusal;
+type ReadBody = (head: SignedHead, body: Buffer, options: HeadOptions) => SignedHead | Refusal;
 
 /** Changes one property of a head, or returns the refusal. */
 type HeadStep = (head: HeadDraft, content: BodyContent, options: HeadOptions) => Refusal | undefined;

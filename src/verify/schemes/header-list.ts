@@ -44,7 +44,7 @@ export function blankHeader(text: string, name: string): string {
 }
 
 /** Formats headers in their canonical form, or returns the refusal. */
-export function formatHeaders(headers: HeaderFields, names: readonly string[], title: string): string | Refusal {
+function formatHeaders(headers: HeaderFields, names: readonly string[], title: string): string | Refusal {
   const lines: string[] = [];
   const dropped = findConnectionOptions(headers);
   for (const name of [...names].sort()) {

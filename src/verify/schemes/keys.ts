@@ -30,7 +30,7 @@ import type { KeyProblem, VerifyKey } from './scheme.ts';
 import { transformSecret } from './secret-text.ts';
 
 /** A secret's original text, and its configured encoding. */
-export interface KeySource {
+interface KeySource {
   readonly secret: Secret;
   readonly encoding: SecretEncoding | undefined;
 }
@@ -91,7 +91,7 @@ const ED25519_KEY_LENGTH = 32;
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 /** The scheme and the purpose that a key is parsed for. */
-export interface SchemeKeyUse {
+interface SchemeKeyUse {
   readonly description: SchemeDescription;
   readonly encoding: SecretEncoding | undefined;
   readonly purpose: 'verify' | 'sign';

@@ -10,7 +10,7 @@ const OUTER_SEPARATORS = /^_|_$/g;
 const BETWEEN = '\n';
 
 /** Reads the normalized kind of a delivery from its headers; undefined if a header contains other characters. */
-export type ReadKind = (headers: HeaderFields) => string | undefined;
+type ReadKind = (headers: HeaderFields) => string | undefined;
 
 /** Compiles the function for these headers. A missing header is a separate kind. */
 export function compileKind(names: readonly string[]): ReadKind {

@@ -22,7 +22,7 @@ interface Layout {
 }
 
 /** Two pieces between which bytes can move without changing the signed string. */
-export interface Ambiguity {
+interface Ambiguity {
   readonly before: Variable;
   readonly after: Variable;
 }

@@ -17,7 +17,7 @@ import { parseStrictQuery } from './strict-form.ts';
 import { toQuery } from './url.ts';
 
 /** The contents that identify an event, besides its ID and the digest of what was signed (core/event.ts). */
-export interface Compared {
+interface Compared {
   readonly openContent?: Buffer;
   readonly lastingContent?: Buffer;
 }

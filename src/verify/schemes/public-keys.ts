@@ -10,7 +10,7 @@ import type { PublicKeyDescription } from './key-description.ts';
 import type { KeyProblem } from './scheme.ts';
 
 /** A public key, with the dates and the name that its source gives it. */
-export interface PublicKey {
+interface PublicKey {
   readonly key: KeyObject;
   readonly validity?: Validity;
   /** The `kid` of a JWK. */

@@ -113,7 +113,7 @@ export interface GivenToken {
 }
 
 /** A token that was verified: which key verified it, and which event it signs. */
-export interface VerifiedToken {
+interface VerifiedToken {
   readonly key: VerifyKey;
   readonly identity: EventIdentity;
 }

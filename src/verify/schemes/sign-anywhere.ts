@@ -15,7 +15,7 @@ import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toQuery } from './url.ts';
 
 /** The compiled parts of a scheme that signing shares with verification, so that both read a request in the same way. */
-export interface SignParts extends Pick<Scheme, 'description' | 'readHead' | 'readBody'> {
+interface SignParts extends Pick<Scheme, 'description' | 'readHead' | 'readBody'> {
   readonly assemble: Assemble;
   readonly toUrls: (url: string) => readonly string[];
 }

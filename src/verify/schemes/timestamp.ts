@@ -3,7 +3,7 @@ import { type EpochMilliseconds, toHttpDate, toInstant } from '../../core/clock.
 import type { TimestampUnit } from './description.ts';
 
 /** How to parse and format one unit. */
-export interface TimestampFormat {
+interface TimestampFormat {
   /** Name of the unit. */
   readonly title: string;
   /** Description for the operator. */

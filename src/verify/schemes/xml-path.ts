@@ -19,7 +19,7 @@ const CDATA = ['<![CDATA[', ']]>'] as const;
 export const XML_PATH = /^[A-Za-z_][\w.-]*(?:\/[A-Za-z_][\w.-]*){0,31}$/;
 
 /** The text of the only element at the path; undefined if there is none, several, or one with elements in it. */
-export type ReadXml = (body: Buffer) => string | undefined;
+type ReadXml = (body: Buffer) => string | undefined;
 
 /** Compiles a path such as `notification/id`. Prefixes of namespaces are ignored. */
 export function compileXmlPath(path: string): ReadXml {

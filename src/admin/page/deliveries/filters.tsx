@@ -24,7 +24,7 @@ const TEXTS = {
   id: 'ID of request or event',
 } as const;
 const NAMES = ['route', 'outcome', ...Object.keys(TEXTS), 'last', 'from', 'to'];
-export const PERIODS = { '15m': 'last 15 minutes', '1h': 'last hour' } as const;
+const PERIODS = { '15m': 'last 15 minutes', '1h': 'last hour' } as const;
 
 /** The filters of the address, as the list in the API takes them. */
 export function readFilters(query: URLSearchParams): URLSearchParams {

@@ -3,7 +3,7 @@ import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { read, toMessage } from '../api.ts';
 
 /** The state of the stream. */
-export type ConnectionState = 'connecting' | 'live' | 'lost';
+type ConnectionState = 'connecting' | 'live' | 'lost';
 
 /** The state of the list. */
 export interface LiveState {

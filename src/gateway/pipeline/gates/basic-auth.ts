@@ -11,7 +11,7 @@ import type { PasswordVerifier, TakeAttempt } from '../../../users/verifier.ts';
 import type { PasswordGate } from './gate.ts';
 
 /** The limit on failed attempts. */
-export interface AttemptsLimit extends AttemptsRule {
+interface AttemptsLimit extends AttemptsRule {
   /** Attempts are counted per client network, per user, or both. */
   readonly by: readonly ('client' | 'user')[];
 }

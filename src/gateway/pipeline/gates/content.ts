@@ -7,7 +7,7 @@ import type { BodyCheck, ContentGate } from './gate.ts';
 import { compileBodyCheck } from './media-type.ts';
 
 /** The content that the route accepts. */
-export interface ContentOptions {
+interface ContentOptions {
   /** Media types, lower case: with parameters for exact values of the header; `none` for empty requests without Content-Type. */
   readonly contentTypes: readonly string[];
   /** Maximum size of the content, in bytes. */

@@ -16,7 +16,7 @@ export interface CertificateGate {
 }
 
 /** The part of a request that its password depends on. */
-export type PasswordHead = Pick<ParsedHead, 'headers' | 'upgrade'> & { readonly client: Pick<Client, 'address' | 'scheme'> };
+type PasswordHead = Pick<ParsedHead, 'headers' | 'upgrade'> & { readonly client: Pick<Client, 'address' | 'scheme'> };
 
 /** Checks the password and returns its user. */
 export interface PasswordGate {
@@ -37,7 +37,7 @@ export interface DestinationGate {
 }
 
 /** Verifies who signed the body of a request. Returns a promise only if it must. */
-export type EventVerifier = (body: Buffer, sender: VerifiedSender) => VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal>;
+type EventVerifier = (body: Buffer, sender: VerifiedSender) => VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal>;
 
 /** Verifies who signed a request: checks the head before the body is read, and returns what verifies the body. */
 export interface EventGate {

@@ -43,7 +43,7 @@ export interface OrderOptions {
 export type OrderEvent = 'entered' | 'stale' | 'busy' | 'unordered' | 'held' | 'bypassed' | 'unavailable';
 
 /** The dependencies that the order gates of all routes share. */
-export interface OrderParts {
+interface OrderParts {
   readonly versions: NewestVersions;
   readonly settlements: Settlements;
   readonly clock: Clock;

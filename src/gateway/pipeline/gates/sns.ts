@@ -13,7 +13,7 @@ import type { EventGate } from './gate.ts';
 import { checkRecency, type RecencyOptions } from './timestamp.ts';
 
 /** The gate's options. */
-export interface SnsOptions extends RecencyOptions {
+interface SnsOptions extends RecencyOptions {
   readonly topics: readonly string[];
   /** Follow the URL of a valid SubscriptionConfirmation. */
   readonly confirm: boolean;
@@ -23,7 +23,7 @@ export interface SnsOptions extends RecencyOptions {
 }
 
 /** The gate's requests to SNS, for the client at an address; both reject with RemoteFailure. */
-export interface SnsParts {
+interface SnsParts {
   /** The key of the certificate at a pinned URL. */
   readonly toKey: (url: URL, client: string) => Promise<CertificateKey>;
   readonly follow: (url: URL, client: string) => Promise<unknown>;

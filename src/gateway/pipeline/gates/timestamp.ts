@@ -19,7 +19,7 @@ export interface RecencyOptions {
 const SECOND = 1000;
 
 /** Reads the signature headers of a recent delivery. */
-export type SignedHeadReader = (head: ParsedHead) => SignedHead | Refusal;
+type SignedHeadReader = (head: ParsedHead) => SignedHead | Refusal;
 
 /** Checks the skew in both directions. */
 export function createSignedHeadReader(scheme: Scheme, options: HeadOptions & RecencyOptions): SignedHeadReader {

@@ -6,7 +6,7 @@ import { type SpanSource, toExport } from './encode.ts';
 import type { PostSpans } from './post.ts';
 
 /** Options of the exporter. */
-export interface ExporterOptions {
+interface ExporterOptions {
   readonly source: SpanSource;
   /** The longest time that a span waits for a batch. */
   readonly interval: Milliseconds;
@@ -14,7 +14,7 @@ export interface ExporterOptions {
 }
 
 /** Callbacks of the exporter. */
-export interface ExporterEvents {
+interface ExporterEvents {
   onSpans(outcome: SpanOutcome, count: number): void;
   /** Called when exports start to fail. */
   onFailure(message: string): void;

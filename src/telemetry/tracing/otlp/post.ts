@@ -5,7 +5,7 @@ import { requestOnce, type SingleResponse } from '../../../http/client/request-o
 import { DialFailure } from '../../../http/dial/dial.ts';
 
 /** The outcome of one export. */
-export type PostResult =
+type PostResult =
   /** `rejected`: how many spans the collector rejected. */
   | { readonly kind: 'accepted'; readonly rejected: number; readonly message: string | undefined }
   /** `why` contains the host but no header, which may be secret. */

@@ -10,7 +10,7 @@ import { findWeakKey, isOfKind, toValidity } from '../public-keys.ts';
 import type { VerifyKey } from '../scheme.ts';
 
 /** The rules for a chain. */
-export interface ChainRules {
+interface ChainRules {
   readonly chain: ChainDescription;
   /** The algorithm of the signer's key. */
   readonly algorithm: Algorithm;
@@ -18,7 +18,7 @@ export interface ChainRules {
 }
 
 /** The key of the signer, and the root that vouches for it. */
-export interface Leaf {
+interface Leaf {
   readonly key: VerifyKey;
   readonly publicKey: KeyObject;
 }

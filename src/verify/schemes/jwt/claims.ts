@@ -10,7 +10,7 @@ import { malformed } from './problem.ts';
 type TokenClaims = DecodedToken['claims'];
 
 /** Why the claims of a verified token are not acceptable; undefined if they are. */
-export type CheckClaims = (claims: TokenClaims, body: Buffer) => TokenProblem | undefined;
+type CheckClaims = (claims: TokenClaims, body: Buffer) => TokenProblem | undefined;
 
 const DEFAULT_AUDIENCE_CLAIM = '$.aud';
 const DECODERS = { hex: parseHex, base64: parseBase64, base64url: parseBase64Url };

@@ -20,7 +20,7 @@ interface Signer {
 type Verified = VerifyKey | TokenProblem | 'mismatch';
 
 /** The key that signed a token, if its times and its issuer are acceptable. */
-export type VerifySignature = (
+type VerifySignature = (
   token: SealedToken,
   algorithm: Algorithm,
   keys: readonly VerifyKey[],
