@@ -1,12 +1,13 @@
 /** A gate whose queue cannot be written: /readyz, the metric and the log say so, the rest goes on, and it recovers by itself. */
-import { writeFileSync } from 'node:fs';
+import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, type TestContext, test } from 'vitest';
 import { holdResponses } from '../support/app.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
-import { startGate, until } from '../support/gate.ts';
+import { startGate, toRoute, until } from '../support/gate.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { type ApiReply, call, listDeliveries } from '../support/provider/client.ts';
+import { openSqliteQueue } from '../support/queue/sqlite-store.ts';
 import { mountSmallDisk, type SmallDisk } from '../support/small-disk.ts';
 
 const LIMIT_MS = 60_000;
@@ -150,4 +151,62 @@ describe('a PostgreSQL whose disk is full', { timeout: LIMIT_MS }, () => {
     expect(toReceived().filter((id) => !id.startsWith('running'))).toEqual(['during', 'first', 'waiting1', 'waiting2']);
     expect(await metric('sidegate_provider_queue_went_back_total')).toBe(0);
   });
+});
+
+test('starts again on a full disk after a crash, serves its routes, and accepts events once there is space', async ({ skip }) => {
+  const disk = (await mountSmallDisk(24)) ?? skip('this process may not mount a file system');
+  onTestFinished(disk.unmount);
+  const start = async (name: string) => {
+    const gate = await startGate({
+      routes: [toRoute(app.port)],
+      provider: {
+        address: '127.0.0.1:0',
+        queue: { sqlite: { path: join(disk.path, name), allowVolatile: true } },
+        schedule: Array<string>(20).fill('1s'),
+        egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+        endpoints: [{ name: 'acme', url: `http://127.0.0.1:${app.port}/`, secret: { file: 'secret' } }],
+      },
+    });
+    onTestFinished(async () => void (await gate.stop()));
+    return gate;
+  };
+  const post = (port: number, id: string) =>
+    call(port, 'POST', '/v1/events', { id, type: 'invoice.paid', data: { text: 'x'.repeat(20_000) } });
+  app.handler = (_request, response) => response.writeHead(500).end();
+  const first = await start('queue.db');
+  for (let i = 0; i < 10; i++) expect((await post(first.providerPort, `before${i}`)).status).toBe(202);
+  await until(async () => (await first.metric('sidegate_provider_attempts_total{endpoint="acme",outcome="server_error"}')) >= 10);
+  // The files as a crash leaves them.
+  for (const end of ['', '-wal']) copyFileSync(join(disk.path, `queue.db${end}`), join(disk.path, `crashed.db${end}`));
+  await first.stop();
+  disk.fill();
+
+  const second = await start('crashed.db');
+  const readiness = async () => (await fetch(`http://127.0.0.1:${second.adminPort}/readyz`)).text();
+  expect(
+    (
+      await fetch(`http://127.0.0.1:${second.port}/hooks/billing`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: '{}',
+      })
+    ).status,
+  ).toBe(401);
+  expect(await post(second.providerPort, 'during')).toMatchObject({
+    status: 503,
+    body: { detail: 'the disk of the queue is full: post the event again later, with the same ID' },
+  });
+  expect((await readiness()).trim()).toBe('ready, but the queue cannot store events: its disk is full');
+  disk.free();
+  app.handler = (_request, response) => response.end();
+  await until(async () => (await post(second.providerPort, 'after')).status === 202);
+  await until(async () => !(await readiness()).includes('cannot store events'));
+  await until(async () => (await listDeliveries(second.providerPort, '?state=delivered&limit=250')).length === 11);
+});
+
+test('names the full disk on which a new file of the queue does not fit', async ({ skip }) => {
+  const disk = (await mountSmallDisk(16)) ?? skip('this process may not mount a file system');
+  onTestFinished(disk.unmount);
+  disk.fill();
+  await expect(openSqliteQueue(join(disk.path, 'queue.db'))).rejects.toThrow(/is full \(SQLite 13\); free or enlarge the disk$/);
 });

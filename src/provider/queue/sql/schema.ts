@@ -79,5 +79,6 @@ export async function migrate(sql: Sql, place: string): Promise<void> {
     );
   for (const statements of MIGRATIONS.slice(current)) for (const statement of statements(sql.dialect)) await sql.run(statement);
   if (current === 0) await sql.run('INSERT INTO version VALUES (?)', [MIGRATIONS.length]);
-  else await sql.run('UPDATE version SET number = ?', [MIGRATIONS.length]);
+  // Nothing to write: a queue whose disk is full can be opened.
+  else if (current < MIGRATIONS.length) await sql.run('UPDATE version SET number = ?', [MIGRATIONS.length]);
 }

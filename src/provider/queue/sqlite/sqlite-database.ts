@@ -16,6 +16,8 @@ const MAX_WAL_BYTES = 67_108_864;
 /** 16 MiB: fewer checkpoints than with the default of 4 MiB, each of which syncs the file. */
 const CHECKPOINT_PAGES = 4_096;
 const CACHE_KIB = 8_192;
+/** In `auto_vacuum`. */
+const INCREMENTAL = 2;
 /** Free pages are given back to the file system if they are more than this part of the file, ... */
 const MAX_FREE_SHARE = 0.25;
 /** ... so many at a time. */
@@ -249,6 +251,9 @@ function openFile(path: string): DatabaseSync {
 
 /** Returns how many commits of the write-ahead log cannot be read. */
 function configure(db: DatabaseSync, path: string): number {
+  // Before any SELECT, which reads the file: the index of the write-ahead log then is in memory, and needs no space on a full disk. No other process
+  // can open the file.
+  db.exec('PRAGMA locking_mode = EXCLUSIVE');
   const version = String(readOne(db, 'SELECT sqlite_version()'));
   if (!isSafeVersion(version))
     throw new SidegateError(
@@ -256,10 +261,8 @@ function configure(db: DatabaseSync, path: string): number {
       'queue_sqlite_version',
       `this Node contains SQLite ${version}, which can corrupt a write-ahead log; use a Node with SQLite 3.51.3 or newer, such as Node 24`,
     );
-  // Before the first access: the index of the write-ahead log then is in memory, and no other process can open the file.
-  db.exec('PRAGMA locking_mode = EXCLUSIVE');
-  // Takes effect only before the first table is created.
-  db.exec('PRAGMA auto_vacuum = INCREMENTAL');
+  // Takes effect only before the first table is created. Afterwards it would write to the file nonetheless.
+  if (readOne(db, 'PRAGMA auto_vacuum') !== INCREMENTAL) db.exec(`PRAGMA auto_vacuum = ${INCREMENTAL}`);
   const mode = readOne(db, 'PRAGMA journal_mode = WAL');
   if (mode !== 'wal') throw new Error(`journal_mode is ${String(mode)}`);
   // Before the first write, which would overwrite what was not read.
@@ -298,6 +301,11 @@ function readOne(db: DatabaseSync, sql: string): unknown {
   return Object.values(row)[0];
 }
 
+const OPEN_HINTS: ReadonlyMap<number, string> = new Map([
+  [SQLITE_CANTOPEN, 'check that the folder exists and that this user may write to it'],
+  [SQLITE_FULL, 'free or enlarge the disk'],
+]);
+
 function toOpenError(path: string, thrown: unknown): SidegateError {
   if (thrown instanceof SidegateError) return thrown;
   const { code, message } = describe(thrown);
@@ -310,7 +318,7 @@ function toOpenError(path: string, thrown: unknown): SidegateError {
       `${path} is damaged, or not a SQLite file (${message}); restore it from a backup, or move it and its -wal file away to start with an empty queue`,
       options,
     );
-  const hint = code === SQLITE_CANTOPEN ? 'check that the folder exists and that this user may write to it' : 'check the disk';
+  const hint = OPEN_HINTS.get(code) ?? 'check the disk';
   return new SidegateError('user', 'queue_unusable', `cannot open the queue ${path}: ${message}; ${hint}`, options);
 }
 
