@@ -31,7 +31,7 @@ test('the search for a row that is not held back takes no longer with many kinds
   const kinds = Array.from({ length: 9_000 }, (_, i) => ({ type: 'a', tenant: `t${i}` }));
   // Comparing each row with each kind takes more than a minute.
   await client.query('BEGIN; SET LOCAL statement_timeout = 10000');
-  const rows = await takeRows(client, { kinds, isHeld: undefined }, { rows: 10, maxBytes: 1_000, totalBytes: 10_000 });
+  const rows = await takeRows(client, { kinds, isHeld: undefined, stuck: [] }, { rows: 10, maxBytes: 1_000, totalBytes: 10_000 });
   expect(rows.map(({ type, tenant }) => [type, tenant])).toEqual([
     ['a', null],
     ['b', 't1'],
@@ -60,6 +60,28 @@ describe('a server', () => {
     }
     expect(log.filter((line) => line === 'up')).toHaveLength(4);
     await until(() => countRows(server, database) === 0);
+  });
+
+  test('with rows too large to be moved: the outbox goes on, leaves them there, and says so', async () => {
+    const database = createOutboxDatabase(server);
+    // Random digits are hardly compressed.
+    server.sql(
+      `INSERT INTO sidegate_outbox (id, type, data)
+         SELECT 'large' || n, 'a', json_build_object('x', (SELECT string_agg(md5((n * i)::text), '') FROM generate_series(1, 1200000) i))
+         FROM generate_series(1, 2) n`,
+      database,
+    );
+    const { queue, log } = await startOutbox(toUrl(database));
+    for (let round = 1; round <= 3; round++) {
+      insertEvents(server, database, 5, `r${round}:`);
+      await until(() => queue.events.size === 5 * round);
+    }
+    await until(() => countRows(server, database) === 2);
+    expect(server.sql('SELECT count(*) FROM sidegate_outbox_rejected', database)).toBe('0');
+    expect(log.filter((line) => line.startsWith('down'))).toEqual([]);
+    const reason =
+      /^rejected 1: the event has at least \d+ bytes; .*; it is too large to be moved to the rejected rows: delete it/;
+    expect(log.filter((line) => reason.test(line))).toHaveLength(2);
   });
 
   test('that stops while the queue stores events: they are stored once', async () => {

@@ -107,6 +107,7 @@ export interface OutboxRow {
   readonly created: number;
   /** Null if it is larger than an event may be. */
   readonly data: string | null;
+  /** Compressed, if it is too large even then. */
   readonly bytes: number;
 }
 
@@ -119,15 +120,16 @@ export type OutboxKind = Pick<OutboxRow, 'type' | 'tenant'>;
  */
 const NOT_HELD = `(sidegate_outbox.type, coalesce(sidegate_outbox.tenant, '')) NOT IN (
   SELECT held.type, held.tenant FROM unnest($1::text[], $2::text[]) AS held (type, tenant))`;
+/** A value that is too large even compressed, as it is stored, is not read: that could take longer than a statement may. */
 const TAKE = `WITH taken AS MATERIALIZED (
-  SELECT seq, octet_length(data::text) AS bytes
+  SELECT seq, CASE WHEN pg_column_size(data) > $4 THEN pg_column_size(data) ELSE octet_length(data::text) END AS bytes
   FROM sidegate_outbox
-  WHERE ${NOT_HELD} AND ($6::bigint[] IS NULL OR seq = ANY ($6))
+  WHERE ${NOT_HELD} AND ($6::bigint[] IS NULL OR seq = ANY ($6)) AND seq <> ALL ($7::bigint[])
   ORDER BY seq LIMIT $3
   FOR UPDATE OF sidegate_outbox SKIP LOCKED
 ), measured AS (
   SELECT *, row_number() OVER (ORDER BY seq) AS place,
-    sum(CASE WHEN bytes <= $4 THEN bytes ELSE 0 END) OVER (ORDER BY seq) AS total FROM taken
+    sum(bytes) OVER (ORDER BY seq) AS total FROM taken
 )
 SELECT seq, left(id, 129) AS id, left(type, 129) AS type, left(tenant, 129) AS tenant,
   extract(epoch FROM created)::float8 AS created, bytes, CASE WHEN bytes <= $4 THEN data::text END AS data
@@ -143,17 +145,19 @@ const FOUND_AT_ONCE = 1_000;
 export interface HeldRows {
   readonly kinds: readonly OutboxKind[];
   readonly isHeld: ((kind: OutboxKind) => boolean) | undefined;
+  /** Rows that stay in the table, by `seq`. */
+  readonly stuck: readonly string[];
 }
 
 /** Locks the oldest rows that no other replica has locked, and that are not held back. `maxBytes`: of one event; `totalBytes`: of all, except for the first. */
 export async function takeRows(
   client: pg.Client,
-  { kinds, isHeld }: HeldRows,
+  { kinds, isHeld, stuck }: HeldRows,
   { rows, maxBytes, totalBytes }: { readonly rows: number; readonly maxBytes: number; readonly totalBytes: number },
 ): Promise<readonly OutboxRow[]> {
   const held = [kinds.map(({ type }) => type), kinds.map(({ tenant }) => tenant ?? '')];
   const free = isHeld === undefined ? null : await findRows(client, held, (kind) => !isHeld(kind), rows);
-  return (await client.query<OutboxRow>(TAKE, [...held, rows, maxBytes, totalBytes, free])).rows;
+  return (await client.query<OutboxRow>(TAKE, [...held, rows, maxBytes, totalBytes, free, stuck])).rows;
 }
 
 /** The `seq` of the first rows that are `free`, reading all before them. */

@@ -41,6 +41,8 @@ export interface OutboxParts {
 
 /** One transaction moves at most as much, as it is held in memory. */
 const BATCH_BYTES = 1024 * 1024;
+/** To copy a larger value to the rejected rows takes PostgreSQL too long: the row stays where it is. */
+const MAX_REJECTED_BYTES = 32 * 1024 * 1024;
 /** PostgreSQL reads as many to find out how many fit: twice as many as did the last time. */
 const MIN_BATCH_ROWS = 10;
 const FIRST_BATCH_ROWS = 100;
@@ -77,6 +79,8 @@ export class Outbox {
   #batchRows = FIRST_BATCH_ROWS;
   /** Fewer after a failure, and slowly more again: a statement may take too long for rows as large as these. */
   #mostRows = MAX_BATCH_ROWS;
+  /** Rows that are too large to be moved, by `seq`. */
+  readonly #stuck = new Set<string>();
   #figuresAt = Number.NEGATIVE_INFINITY;
   /** The first row of the table, and since when it is the first. */
   #first: { readonly seq: string | null; readonly since: Milliseconds } | undefined;
@@ -212,7 +216,11 @@ export class Outbox {
       const event = { type, tenant: tenant ?? undefined, data: {} };
       return this.#isFull({ ...event, targets: route(event) });
     };
-    const held = { kinds: [...this.#held.values()], isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld };
+    const held = {
+      kinds: [...this.#held.values()],
+      isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld,
+      stuck: [...this.#stuck],
+    };
     const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
     const batch: Batch = { taken: 0, isBusy: false, moved: [], stored: [], rejected: [] };
     const items: Item[] = [];
@@ -230,7 +238,8 @@ export class Outbox {
     }
     await this.#append(items, batch);
     if (batch.moved.length > 0) await removeRows(client, batch.moved);
-    if (batch.rejected.length > 0) await rejectRows(client, batch.rejected);
+    const copied = batch.rejected.filter(({ row }) => !isStuck(row));
+    if (copied.length > 0) await rejectRows(client, copied);
     return batch;
   }
 
@@ -239,6 +248,7 @@ export class Outbox {
     const { hooks } = this.#parts;
     this.#joined?.serve(stored);
     if (moved.length > 0) hooks.onAccepted(stored, moved.length - stored.length);
+    for (const { row } of rejected) if (isStuck(row)) this.#stuck.add(row.seq);
     const [first] = rejected;
     if (first !== undefined) hooks.onRejected(rejected.length, first);
   }
@@ -331,9 +341,9 @@ function separateRepeated(items: readonly Item[]) {
 /** The event of a row, or why it can never be one. `data` is sent byte for byte as it was inserted. */
 function toEvent(row: OutboxRow, { clock, route, maxEventSize }: OutboxParts): NewEvent | { readonly reason: string } {
   const { id, type, tenant, data, bytes } = row;
+  if (data === null) return { reason: `${toTooLarge(`at least ${bytes}`, maxEventSize)}${isStuck(row) ? STUCK : ''}` };
   const reason = findProblem(row);
   if (reason !== undefined) return { reason };
-  if (data === null) return { reason: toTooLarge(bytes, maxEventSize) };
   const text = Buffer.from(data);
   const parsed = parseStrictJson(text, JSON_BOUNDS);
   if (parsed.kind === 'problem') return { reason: `data: ${parsed.problem}` };
@@ -353,7 +363,13 @@ function findProblem({ id, type, tenant, created }: OutboxRow): string | undefin
   return undefined;
 }
 
-function toTooLarge(bytes: number, maxEventSize: number): string {
+const STUCK = '; it is too large to be moved to the rejected rows: delete it from sidegate_outbox';
+
+function isStuck({ data, bytes }: OutboxRow): boolean {
+  return data === null && bytes > MAX_REJECTED_BYTES;
+}
+
+function toTooLarge(bytes: number | string, maxEventSize: number): string {
   return `the event has ${bytes} bytes; provider.maxEventSize is ${maxEventSize}`;
 }
 
