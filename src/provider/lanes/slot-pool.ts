@@ -98,10 +98,8 @@ export class SlotPool {
   readonly #heldBy = new Map<string, number>();
   /** The results of `#toQuickSince` until a slot is given or returned. */
   readonly #quickSince = new Map<number, Milliseconds>();
-  /** Of the first request. */
-  #tenant: string | undefined;
-  #hasTenants = false;
-  #slow = 0;
+  /** Two at most, which is enough to know that there are several. */
+  readonly #tenants = new Set<string>();
   #slowBytes = 0;
   readonly #lines: Readonly<Record<SlotKind, WaitLine<SlotRequest, Slot>>>;
   #isFirstNext = true;
@@ -142,7 +140,6 @@ export class SlotPool {
 
   /** A slot, if there is one and nobody waits for one of the same kind. */
   take(request: SlotRequest): Slot | undefined {
-    this.#noteTenant(request);
     return this.#lines[request.kind].length === 0 ? this.#hold(request) : undefined;
   }
 
@@ -151,7 +148,6 @@ export class SlotPool {
    * most recently has every other slot: most of those that wait are slow, too, and not yet known to be.
    */
   wait(request: SlotRequest, atMost?: Milliseconds): Waiting<Slot> {
-    this.#noteTenant(request);
     const waiting = this.#lines[request.kind].join(request, request.tenant, atMost);
     this.#admit();
     return waiting;
@@ -175,13 +171,12 @@ export class SlotPool {
     return this.#fast.proven.size + this.#fast.unproven.size;
   }
 
-  get #free(): number {
-    return this.#maxConnections - this.#held.size;
+  get #slow(): number {
+    return this.#held.size - this.#fastCount;
   }
 
-  #noteTenant({ tenant = '' }: SlotRequest): void {
-    this.#tenant ??= tenant;
-    this.#hasTenants ||= this.#tenant !== tenant;
+  get #free(): number {
+    return this.#maxConnections - this.#held.size;
   }
 
   #hold(request: SlotRequest): Slot | undefined {
@@ -196,8 +191,9 @@ export class SlotPool {
 
   /** A tenant never holds more slots than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
   #mayHold({ kind, endpoint, tenant = '' }: SlotRequest): boolean {
+    if (this.#tenants.size < 2) this.#tenants.add(tenant);
     const held = this.#heldBy.get(tenant) ?? 0;
-    if (this.#hasTenants && held >= this.#free) return false;
+    if (this.#tenants.size > 1 && held >= this.#free) return false;
     // Half of the last slots are for tenants without one: their endpoints may seldom have events.
     const share = held === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
     return this.#speeds.quickAt(endpoint) >= this.#toQuickSince(share);
@@ -256,7 +252,6 @@ export class SlotPool {
 
   #makeSlow(held: HeldSlot): void {
     held.isSlow = true;
-    this.#slow++;
     this.#slowBytes += held.bytes;
     this.#budget.release(held.bytes);
   }
@@ -270,7 +265,6 @@ export class SlotPool {
     if (left > 0) this.#heldBy.set(held.tenant, left);
     else this.#heldBy.delete(held.tenant);
     if (held.isSlow) {
-      this.#slow--;
       this.#slowBytes -= held.bytes;
     } else {
       this.#fast.proven.delete(held);
