@@ -576,6 +576,39 @@ test('a transaction that locks one lane makes a replica lose this one and no oth
   await serving.stop();
 });
 
+test('lanes that are claimed at once share a transaction, and one that is locked holds up no other', async () => {
+  const schema = newSchema();
+  const queue = createPostgresQueue(server.url(), schema, { hooks: NO_HOOKS });
+  await queue.open();
+  opened.add(queue);
+  const endpoints = Array.from({ length: 40 }, (_, i) => `e${i}`);
+  await queue.append([newEvent(endpoints, { createdAt: now() })]);
+  server.sql(
+    `CREATE TABLE "${schema}".claims (at timestamptz);
+     CREATE FUNCTION "${schema}".note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO "${schema}".claims VALUES (now()); RETURN NULL; END$$;
+     CREATE TRIGGER note AFTER UPDATE OF owner ON "${schema}".lane FOR EACH STATEMENT EXECUTE FUNCTION "${schema}".note()`,
+  );
+  const client = new pg.Client(server.url());
+  await client.connect();
+  const running = new Set<string>();
+  const isOver = Promise.withResolvers<object>();
+  try {
+    await client.query(`BEGIN; SELECT FROM "${schema}".lane WHERE name IN ('e2', 'e30') FOR UPDATE`);
+    const serving = queue.serve(64, (lane) => {
+      running.add(lane.endpoint);
+      return isOver.promise;
+    });
+    await until(() => running.size === 38);
+    expect(Number(server.sql(`SELECT count(*) FROM "${schema}".claims`))).toBeLessThan(20);
+    await client.query('ROLLBACK');
+    await until(() => running.size === 40);
+    isOver.resolve({});
+    await serving.stop();
+  } finally {
+    await client.end();
+  }
+});
+
 test('a replica that froze in a transaction that joined the queue makes others wait, and rejects none of their events', async () => {
   const schema = newSchema();
   const queue = await openHurried(schema, 2_000);

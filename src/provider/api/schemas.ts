@@ -210,9 +210,7 @@ export const newEvent = z
 export type NewEventBody = z.output<typeof newEvent>;
 
 export const newEvents = z
-  .strictObject({
-    events: z.array(newEvent).min(1).max(MAX_BATCH).describe('The IDs must differ.'),
-  })
+  .strictObject({ events: z.array(newEvent).min(1).max(MAX_BATCH).describe('The IDs must differ.') })
   .describe('Events that are all accepted, or none, except for those whose ID another event has.');
 
 export const acceptedEvent = z
@@ -350,9 +348,7 @@ export const rotation = z
   .describe('A rotation of the secret.');
 
 export const testEvent = z
-  .strictObject({
-    data: data.optional().describe('Payload. Default: a short text.'),
-  })
+  .strictObject({ data: data.optional().describe('Payload. Default: a short text.') })
   .describe('A test event.');
 
 export const endpoint = z

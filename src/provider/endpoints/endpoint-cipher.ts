@@ -1,7 +1,7 @@
 /** Encrypts the secrets and header values of endpoints in the store: AES-256-GCM (NIST SP 800-38D) with keys of the config. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import * as z from 'zod';
-import type { SettingProblem } from '../../core/errors.ts';
+import { type SettingProblem, SidegateError } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 
 const ALGORITHM = 'aes-256-gcm';
@@ -9,6 +9,8 @@ const KEY_BYTES = 32;
 /** 32 bytes as `openssl rand -base64 32` writes them. */
 const KEY = /^[A-Za-z0-9+/]{43}=$/;
 /** The beginning of the SHA-256 digest of the key's bytes, in hexadecimal. */
+/** Endpoints that an error text or a log line names. */
+export const MAX_NAMED = 10;
 const KEY_ID_LENGTH = 12;
 /** Random for each value. SP 800-38D §8.3 allows 2^32 values for a key, which is more than endpoints have over years. */
 const NONCE_BYTES = 12;
@@ -90,4 +92,18 @@ function toKeyId(key: Buffer): string {
 /** JSON, so that no two places have the same bytes. */
 function toBytes(place: ValuePlace): Buffer {
   return Buffer.from(JSON.stringify(place));
+}
+
+export function toMissingKey(missing: readonly { readonly key: string; readonly endpoints: readonly string[] }[]): SidegateError {
+  const found = missing.map(({ key, endpoints }) => `key ${key} of ${formatNames(endpoints)}`).join('; ');
+  return new SidegateError(
+    'user',
+    'encryption_key_missing',
+    `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: ${found}. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`,
+  );
+}
+
+function formatNames(names: readonly string[]): string {
+  const more = names.length - MAX_NAMED;
+  return `${names.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }

@@ -5,7 +5,7 @@ import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { DisabledReason, Endpoint, EndpointRegistry, EndpointStore, RoutedEvent, SigningKey, Target } from './endpoint.ts';
-import { type EndpointCipher, PLAIN } from './endpoint-cipher.ts';
+import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import {
   type ConfigState,
@@ -24,8 +24,7 @@ export type RegistryLogEvent =
   | 'endpoint_secrets_encrypted'
   | 'endpoint_secrets_plain'
   | 'endpoint_secrets_reset'
-  | 'endpoint_unreadable'
-  | 'endpoints_unread';
+  | 'endpoint_unreadable';
 
 export interface RegistryParts {
   readonly store: EndpointStore;
@@ -62,8 +61,6 @@ const RETRY_MS: Milliseconds = 5_000;
 const FOLLOW_MS: Milliseconds = 250;
 /** Replicas with the config before a rotation may have stored endpoints with the old key since the last time. */
 const REENCRYPT_INTERVAL_MS: Milliseconds = 600_000;
-/** Endpoints that an error text or a log line names. */
-const MAX_NAMED = 10;
 const MISSING_HINT = 'add the key to provider.encryption.keys: deliveries to these endpoints wait, and the next start fails';
 const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or delete the endpoint and create it again';
 const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
@@ -77,6 +74,7 @@ const [LARGE_HEAP_SHARE, USED_BYTES] = [0.85, 24 * 2 ** 20];
 export class StoredRegistry implements EndpointRegistry {
   readonly #store: EndpointStore;
   readonly #parts: RegistryParts;
+  readonly #heapBytes: number;
   readonly #stored = new Map<string, Stored>();
   /** Of the heap, by what is stored. */
   #storedBytes = 0;
@@ -104,6 +102,7 @@ export class StoredRegistry implements EndpointRegistry {
     this.#store = parts.store;
     this.#defaults = parts.defaults;
     this.#cipher = parts.cipher;
+    this.#heapBytes = parts.heapBytes ?? getHeapStatistics().heap_size_limit;
   }
 
   /**
@@ -251,13 +250,7 @@ export class StoredRegistry implements EndpointRegistry {
   #follow(delay: Milliseconds): void {
     this.#cancelFollowing ??= this.#parts.clock.after(delay, () => {
       this.#cancelFollowing = undefined;
-      const onFailed = (thrown: unknown): void => {
-        // The queue reports that the store is down.
-        if (thrown instanceof SidegateError && thrown.kind === 'user')
-          this.#parts.logger.error('endpoints_unread', { error: thrown.message });
-        this.#follow(RETRY_MS);
-      };
-      runDetached(this.reload().catch(onFailed));
+      runDetached(this.reload().catch(() => this.#follow(RETRY_MS)));
     });
   }
 
@@ -392,23 +385,21 @@ export class StoredRegistry implements EndpointRegistry {
       this.#written = new Set();
       const changed: string[] = [];
       const isOpen = this.#cancelReencryption !== undefined;
+      const failure = await this.#readAll(changed, isOpen).then(
+        () => undefined,
+        (thrown: unknown) => ({ thrown }),
+      );
       // If the start fails, they are not built: there may be no memory for it.
-      const onRead = (): void => {
-        if (changed.length > 0) this.#rebuild(changed);
-        // Those that are found at the start prevent it.
-        if (isOpen) this.#reportSealed(changed);
-      };
-      await this.#readAll(changed).catch((thrown: unknown) => {
-        if (isOpen) onRead();
-        throw thrown;
-      });
-      onRead();
+      if (failure !== undefined && !isOpen) throw failure.thrown;
+      if (changed.length > 0) this.#rebuild(changed);
+      // Those that are found at the start prevent it.
+      if (isOpen) this.#reportSealed(changed);
+      if (failure !== undefined) throw failure.thrown;
     }
   }
 
   /** In pages. The store reports what others change meanwhile. */
-  async #readAll(changed: string[]): Promise<void> {
-    const heapBytes = this.#heapBytes;
+  async #readAll(changed: string[], isOpen: boolean): Promise<void> {
     const gone = new Set(this.#stored.keys());
     for (let page = await this.#store.list(); page.length > 0; page = await this.#store.list(page.at(-1)?.id))
       for (const { id, version, json } of page) {
@@ -416,20 +407,23 @@ export class StoredRegistry implements EndpointRegistry {
         const known = this.#stored.get(id);
         // An endpoint that was removed and created again has a version that was used before.
         if (this.#written.has(id) || (known?.version === version && known.json === json)) continue;
-        this.#keep(id, this.#decode(id, version, json));
+        const stored = this.#decode(id, version, json);
+        const bytes = this.#storedBytes + toBytes(stored) - toBytes(known);
+        // A running process has to know all: events that it accepts would miss their endpoints.
+        if (!isOpen && bytes > Math.max(READ_HEAP_SHARE * this.#heapBytes, LARGE_HEAP_SHARE * this.#heapBytes - USED_BYTES))
+          throw new SidegateError(
+            'user',
+            'endpoints_too_large',
+            `the queue stores more endpoints of the API than the heap of ${Math.round(this.#heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
+          );
+        this.#keep(id, stored);
         changed.push(toEndpointId(id));
-        if (this.#storedBytes > Math.max(READ_HEAP_SHARE * heapBytes, LARGE_HEAP_SHARE * heapBytes - USED_BYTES))
-          throw toTooMany(this.#stored.size, heapBytes);
       }
     for (const id of gone) {
       if (this.#written.has(id)) continue;
       this.#keep(id, undefined);
       changed.push(toEndpointId(id));
     }
-  }
-
-  get #heapBytes(): number {
-    return this.#parts.heapBytes ?? getHeapStatistics().heap_size_limit;
   }
 
   #keep(id: string, stored: Stored | undefined): void {
@@ -497,28 +491,6 @@ function toBytes(stored: Stored | undefined): number {
   return stored === undefined ? 0 : toHeapBytes(stored.json.length, stored.record?.settings.events.length ?? 0);
 }
 
-function toTooMany(count: number, heapBytes: number): SidegateError {
-  return new SidegateError(
-    'user',
-    'endpoints_too_large',
-    `the queue stores more endpoints of the API than the heap of ${Math.round(heapBytes / 2 ** 20)} MiB can hold, which is full with ${count}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
-  );
-}
-
 function toEndpointId(storeId: string): string {
   return storeId.startsWith(STATE_PREFIX) ? storeId.slice(STATE_PREFIX.length) : storeId;
-}
-
-function toMissingKey(missing: readonly { readonly key: string; readonly endpoints: readonly string[] }[]): SidegateError {
-  const found = missing.map(({ key, endpoints }) => `key ${key} of ${formatNames(endpoints)}`).join('; ');
-  return new SidegateError(
-    'user',
-    'encryption_key_missing',
-    `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: ${found}. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`,
-  );
-}
-
-function formatNames(names: readonly string[]): string {
-  const more = names.length - MAX_NAMED;
-  return `${names.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }

@@ -2,7 +2,6 @@
  * Runs lanes for a delivery queue, within limits that all lanes of the process share. Deliveries to endpoints that are disabled or do not exist are
  * skipped, but only once that is certain.
  */
-import type { EpochMilliseconds } from '../../core/clock.ts';
 import { ClockSteps } from '../../core/clock-steps.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
@@ -68,7 +67,10 @@ export async function serveAbsent(context: LaneContext, lane: Lane, endpoint: En
   const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
   const now = context.clock.now();
   const known = lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 };
-  const absence = continueAbsence(known.absence, kind, now);
+  const { absence: before } = known;
+  // Starts again after a time in which nobody looked, or that another clock measured: the endpoint may have been there meanwhile.
+  const isContinued = before?.kind === kind && Math.abs(now - before.seenAt) <= MAX_GAP_MS && before.since <= now;
+  const absence: LaneAbsence = { kind, since: isContinued ? before.since : now, seenAt: now };
   const state = { ...known, absence };
   if (now - absence.since >= grace) return skipAll(context, lane, state);
   await lane.settle([], state);
@@ -102,10 +104,4 @@ async function skipSome({ budget, slots, clock }: LaneContext, lane: Lane, state
   } finally {
     budget.settle(reserved, 0);
   }
-}
-
-/** Starts again after a time in which nobody looked, or that another clock measured: the endpoint may have been there meanwhile. */
-function continueAbsence(known: LaneAbsence | undefined, kind: LaneAbsence['kind'], now: EpochMilliseconds): LaneAbsence {
-  const isContinued = known?.kind === kind && Math.abs(now - known.seenAt) <= MAX_GAP_MS && known.since <= now;
-  return { kind, since: isContinued ? known.since : now, seenAt: now };
 }

@@ -11,6 +11,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
+import { isObject } from '../../verify/handshakes/handshake.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
 import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
@@ -116,7 +117,7 @@ export class Outbox {
       try {
         const session = await this.#connect();
         isConnected = true;
-        const isBusy = await this.#work(session);
+        const isBusy = await this.#drain(session);
         backoff = MIN_BACKOFF_MS;
         this.#parts.hooks.onUp();
         await this.#sleep(isBusy ? MIN_BACKOFF_MS : this.#untilNext());
@@ -146,16 +147,6 @@ export class Outbox {
     await this.#session.open();
     this.#joined = await this.#session.use(this.#parts.join);
     return this.#session;
-  }
-
-  /** Returns whether rows are left for which the queue has no room at the moment. */
-  async #work(session: OutboxSession): Promise<boolean> {
-    if (this.#parts.clock.monotonic() >= this.#heldUntil) {
-      this.#full.clear();
-      this.#held.clear();
-    }
-    this.#isNotified = false;
-    return this.#drain(session);
   }
 
   /** While rows are moved, the first one is another each time: a large backlog is old, and moves. */
@@ -189,6 +180,11 @@ export class Outbox {
 
   /** Moves rows until none is left that may be moved now. Returns whether the queue was busy. */
   async #drain(session: OutboxSession): Promise<boolean> {
+    if (this.#parts.clock.monotonic() >= this.#heldUntil) {
+      this.#full.clear();
+      this.#held.clear();
+    }
+    this.#isNotified = false;
     const wasHeld = this.#full.size > 0;
     let isBusy = false;
     while (!this.#isStopped && !this.#full.has(QUEUE) && !isBusy) {
@@ -371,8 +367,4 @@ function isStuck({ data, bytes }: OutboxRow): boolean {
 
 function toTooLarge(bytes: number | string, maxEventSize: number): string {
   return `the event has ${bytes} bytes; provider.maxEventSize is ${maxEventSize}`;
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

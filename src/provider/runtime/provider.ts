@@ -52,7 +52,6 @@ import {
 import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { Housekeeping } from './housekeeping.ts';
 
-const RESCHEDULED_AT_ONCE = 500;
 const INBOX_INTERVAL_MS: Milliseconds = 10_000;
 /** So long after a reload removed an endpoint, what waits for it is canceled. */
 const REMOVAL_GRACE_MS: Milliseconds = 60_000;
@@ -239,10 +238,7 @@ export class Provider {
       clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
       running: { repairs: 0, erasures: 0 },
-      settings: {
-        maxEventSize: config.maxEventSize,
-        rotationGrace: () => this.#settings.config.rotationGrace,
-      },
+      settings: { maxEventSize: config.maxEventSize, rotationGrace: () => this.#settings.config.rotationGrace },
     };
   }
 
@@ -270,15 +266,13 @@ export class Provider {
   /** Schedules may have changed since the last start. */
   async #reschedule(): Promise<void> {
     const { clock } = this.#parts;
-    const endpoints = [...this.#stored.list()];
-    while (endpoints.length > 0 && !this.#isStopped) {
-      const part = endpoints.splice(-RESCHEDULED_AT_ONCE);
-      const ids = part.map(({ id }) => id);
-      for (const [i, { waiting }] of (await this.#queue.backlogs(ids, clock.now())).entries()) {
-        const { id, schedule } = part[i] as Endpoint;
-        if (!this.#isStopped && waiting > 0) await this.#queue.reschedule(id, schedule, clock.now());
-      }
-    }
+    const endpoints = this.#stored.list();
+    const backlogs = await this.#queue.backlogs(
+      endpoints.map(({ id }) => id),
+      clock.now(),
+    );
+    for (const [i, { id, schedule }] of endpoints.entries())
+      if (!this.#isStopped && (backlogs[i]?.waiting ?? 0) > 0) await this.#queue.reschedule(id, schedule, clock.now());
   }
 
   /** Starts to deliver. `ownPorts`: of this process, which deliveries must not reach. */

@@ -43,12 +43,14 @@ export function createProviderMetrics(registers: readonly Registry[]) {
 }
 
 function createOutboxMetrics({ counter, gauge }: Families) {
-  const help = 'How long the outbox has not moved past its oldest row; 0: it is empty.';
   return {
     up: gauge('outbox_up', '1 if events are taken from the outbox, otherwise 0.').series(),
     rejected: counter('outbox_rejected_total', 'Invalid rows of the outbox.').series(),
     waiting: gauge('outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series(),
-    oldestAge: gauge('outbox_oldest_age_seconds', help).series(),
+    oldestAge: gauge(
+      'outbox_oldest_age_seconds',
+      'How long the outbox has not moved past its oldest row; 0: it is empty.',
+    ).series(),
   };
 }
 

@@ -280,7 +280,7 @@ describe('changes by other replicas', () => {
     expect(names(registry.route(event('x')))).toEqual(ids());
   });
 
-  test('that use more than the heap has are not read, neither at the start nor later, and the error says how to go on', async () => {
+  test('that use more than the heap has are not read at the start, and the error says how to go on; a running process reads all', async () => {
     const first = await open();
     const size = 2_048 + 3 * 300;
     const text =
@@ -294,12 +294,11 @@ describe('changes by other replicas', () => {
       code: 'endpoints_too_large',
       message: expect.stringMatching(text),
     });
-    const { registry, clock, unreadable } = await open(new MemoryEndpointStore(first.store), undefined, 150 * size);
+    const { registry, clock } = await open(new MemoryEndpointStore(first.store), undefined, 150 * size);
     for (let i = 60; i < 160; i++) await first.registry.create(`e${i}`, toRecord());
     await clock.advance(1_000);
     await clock.advance(0);
-    expect(unreadable).toEqual([expect.stringMatching(text)]);
-    expect(registry.list().length).toBeLessThan(100);
+    expect(registry.list()).toHaveLength(160);
   });
 
   test('never undo a change of this replica that the list does not contain yet', async () => {

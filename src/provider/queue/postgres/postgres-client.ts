@@ -9,8 +9,8 @@ import { SidegateError } from '../../../core/errors.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import { createPostgresClient } from '../../../state/postgres.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
-import type { Sql } from '../sql/database.ts';
-import { readStates } from '../sql/lanes.ts';
+import type { LaneRow, Sql } from '../sql/database.ts';
+import { parseState, readLanes } from '../sql/lanes.ts';
 import { type OperationKind, type Operations, type Reply, type Results, Store, type Task } from '../sql/store.ts';
 import {
   type Announcement,
@@ -50,6 +50,8 @@ interface Call extends Task {
   readonly reject: (error: Error) => void;
 }
 
+type Claim = PromiseWithResolvers<Claimed> & { readonly endpoint: string };
+
 /** A message of one replica to the others. */
 const News = z.object({
   from: z.string(),
@@ -84,6 +86,8 @@ class PostgresClient implements StoreClient {
   readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #owner = `${hostname()}/${randomUUID()}`;
   readonly #owned = new Map<string, { usedAt: Milliseconds; isRunning: boolean }>();
+  readonly #claims: Claim[] = [];
+  #claimed = Promise.resolve();
   /** Claims that are under way: what gives back unused lanes leaves these. */
   readonly #claiming = new Set<string>();
   /** The renewal under way; it never rejects. */
@@ -146,35 +150,55 @@ class PostgresClient implements StoreClient {
     return { result, bodies: bodies.map((body) => toOwnBytes(Buffer.from(body.buffer, body.byteOffset, body.byteLength))) };
   }
 
-  /** A lane stays with this replica until it was not served for a while. */
-  async claim(endpoint: string): Promise<Claimed> {
-    const { clock } = this.#parts;
-    const now = clock.monotonic();
-    this.#endLeases();
-    if (!this.#owned.has(endpoint)) {
-      if (!(await this.#claimFirst(endpoint))) return 'busy';
-      if (this.#owned.size === 0) this.#leasedUntil = now + LEASE_MS - LEASE_MARGIN_MS;
-    }
-    this.#owned.set(endpoint, { usedAt: now, isRunning: true });
-    const [state] = await readStates(this.#database, { endpoints: [endpoint] });
-    return { state, holder: this.#owner };
+  /** A lane stays with this replica until it was not served for a while. Claims that come while others are under way share the next statement. */
+  claim(endpoint: string): Promise<Claimed> {
+    const claim: Claim = { endpoint, ...Promise.withResolvers<Claimed>() };
+    if (this.#claims.push(claim) === 1)
+      this.#claimed = this.#claimed.then(() => this.#claimAll(this.#claims.splice(0), ' SKIP LOCKED'));
+    return claim.promise;
   }
 
-  /** Whether no other replica has it. */
-  async #claimFirst(endpoint: string): Promise<boolean> {
-    this.#claiming.add(endpoint);
+  /** Never rejects. A lane that another transaction has locked is waited for by itself. */
+  async #claimAll(claims: readonly Claim[], onLock: ' SKIP LOCKED' | ''): Promise<void> {
+    const usedAt = this.#parts.clock.monotonic();
+    this.#endLeases();
+    const names = claims.map(({ endpoint }) => endpoint);
+    const unowned = names.filter((name) => !this.#owned.has(name));
+    for (const name of names) if (this.#owned.has(name)) this.#owned.set(name, { usedAt, isRunning: true });
+    try {
+      const taken = unowned.length === 0 ? [] : await this.#take(unowned, onLock);
+      if (this.#owned.size === 0) this.#leasedUntil = usedAt + LEASE_MS - LEASE_MARGIN_MS;
+      for (const { name } of taken) this.#owned.set(name, { usedAt, isRunning: true });
+      const lanes = await readLanes(this.#database, names);
+      for (const claim of claims) this.#answerClaim(claim, lanes.get(claim.endpoint), onLock);
+    } catch (thrown) {
+      for (const { endpoint, reject } of claims) {
+        this.release(endpoint);
+        reject(thrown);
+      }
+    }
+  }
+
+  #answerClaim(claim: Claim, lane: LaneRow | undefined, onLock: ' SKIP LOCKED' | ''): void {
+    const { endpoint, resolve } = claim;
+    if (this.#owned.has(endpoint)) return resolve({ state: parseState(lane?.state), holder: this.#owner });
+    const isLocked = lane !== undefined && (lane.owner === null || lane.owner === this.#owner);
+    if (isLocked && onLock !== '') runDetached(this.#claimAll([claim], ''));
+    else resolve('busy');
+  }
+
+  /** Takes those of the lanes that no other replica has. */
+  async #take(names: readonly string[], onLock: string): Promise<readonly { readonly name: string }[]> {
+    for (const name of names) this.#claiming.add(name);
     // A renewal that began before gives back all lanes that it does not know.
     await this.#renewing;
+    const statement = `WITH free AS MATERIALIZED (SELECT num FROM lane WHERE name IN ${this.#database.dialect.list('text')}
+        AND (owner IS NULL OR owner = ? OR lease < ${NOW}) FOR UPDATE${onLock})
+      UPDATE lane SET owner = ?, lease = ${NOW} + ${LEASE_MS} FROM free WHERE lane.num = free.num RETURNING lane.name`;
     try {
-      const changed = await this.#database.transaction((sql) =>
-        sql.run(
-          `UPDATE lane SET owner = ?, lease = ${NOW} + ${LEASE_MS} WHERE name = ? AND (owner IS NULL OR owner = ? OR lease < ${NOW})`,
-          [this.#owner, endpoint, this.#owner],
-        ),
-      );
-      return changed > 0;
+      return await this.#database.transaction((sql) => sql.all(statement, [JSON.stringify(names), this.#owner, this.#owner]));
     } finally {
-      this.#claiming.delete(endpoint);
+      for (const name of names) this.#claiming.delete(name);
     }
   }
 

@@ -11,10 +11,10 @@ import {
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
 import type { LaneRow } from './database.ts';
 import { findOne, type Sql } from './database.ts';
-import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
-import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
+import { lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
+import { AGAIN, BLOCKED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
-import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
+import { begin, end, type FoundRow, PLACE, type RemovedRow, toPlaces, unblock, uncountFailed } from './settle.ts';
 import { Usage } from './usage.ts';
 
 const CHANGED_PER_STEP = 500;
@@ -215,28 +215,6 @@ async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
 }
 
 const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge };
-
-type RemovedRow = Position & Pick<FoundRow, 'state'>;
-
-/** Removed deliveries no longer count as dead or skipped. */
-async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
-  const lanes = new LaneChanges();
-  const events = new Map<number, { readonly event: number; failed: number }>();
-  for (const { event, lane, state } of removed) {
-    if (state === DEAD) lanes.of(lane).dead--;
-    if (state === SKIPPED) lanes.of(lane).skipped--;
-    if (state <= DELIVERED) continue;
-    const change = events.get(event) ?? { event, failed: 0 };
-    events.set(event, change);
-    change.failed++;
-  }
-  await lanes.write(sql);
-  if (events.size === 0) return;
-  await sql.run(
-    `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows({ event: 'integer', failed: 'integer' })} WHERE e.seq = r.event`,
-    [JSON.stringify([...events.values()])],
-  );
-}
 
 /** Creates the delivery of an event to an endpoint if it did not exist. Returns the bound of the queue that it would exceed. */
 export async function addDelivery(

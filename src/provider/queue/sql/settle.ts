@@ -1,5 +1,5 @@
 /** Records what attempts led to. */
-import type { SettleMessage } from '../messages.ts';
+import type { Position, SettleMessage } from '../messages.ts';
 import type { LaneRow } from './database.ts';
 import { type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
@@ -318,5 +318,27 @@ async function changeRank(sql: Sql, lane: number, types: readonly string[], from
          SELECT event FROM delivery WHERE lane = ? AND state = ${DUE} AND rank = ${from} ORDER BY due, event LIMIT ${RANKED_PER_SETTLEMENT}) d
        JOIN event e ON e.seq = d.event WHERE e.type IN ${sql.dialect.list('text')})`,
     [lane, lane, JSON.stringify(types)],
+  );
+}
+
+export type RemovedRow = Position & Pick<FoundRow, 'state'>;
+
+/** Removed deliveries no longer count as dead or skipped. */
+export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
+  const lanes = new LaneChanges();
+  const events = new Map<number, { readonly event: number; failed: number }>();
+  for (const { event, lane, state } of removed) {
+    if (state === DEAD) lanes.of(lane).dead--;
+    if (state === SKIPPED) lanes.of(lane).skipped--;
+    if (state <= DELIVERED) continue;
+    const change = events.get(event) ?? { event, failed: 0 };
+    events.set(event, change);
+    change.failed++;
+  }
+  await lanes.write(sql);
+  if (events.size === 0) return;
+  await sql.run(
+    `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows({ event: 'integer', failed: 'integer' })} WHERE e.seq = r.event`,
+    [JSON.stringify([...events.values()])],
   );
 }

@@ -23,9 +23,6 @@ interface Context {
   readonly bodies: Uint8Array[];
 }
 
-/** Each has up to about 100 KiB. */
-const ENDPOINTS_PER_STEP = 100;
-
 /** The operations that write, besides `append` and `settle`. */
 const WRITERS = {
   repairStep,
@@ -53,10 +50,9 @@ const HANDLERS = {
   inboxes: readInboxes,
   laneStates: readStates,
   dueLanes: readDueLanes,
+  // Each has up to about 100 KiB.
   listEndpoints: (sql: Sql, { after }: { readonly after: string }) =>
-    sql.all<StoredEndpoint>(`SELECT id, version, json FROM endpoint WHERE id > ? ORDER BY id LIMIT ${ENDPOINTS_PER_STEP}`, [
-      after,
-    ]),
+    sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint WHERE id > ? ORDER BY id LIMIT 100', [after]),
 };
 type Handlers = typeof HANDLERS;
 

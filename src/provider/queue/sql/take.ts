@@ -140,7 +140,7 @@ function pick(found: readonly DueRow[], { limit, now, only }: Take, taken: Taken
   const busy = new Set(taken.values());
   const picked: DueRow[] = [];
   let next = Number.POSITIVE_INFINITY;
-  for (const row of found.toSorted(compare)) {
+  for (const row of found.toSorted((a, b) => a.rank - b.rank || a.due - b.due || a.event - b.event)) {
     const { event, due, rank, order_key: key } = row;
     if (taken.has(event)) continue;
     const isFree = due <= now && rank <= LAST_RANKS[only ?? 'all'] && (key === null || !busy.has(key));
@@ -150,10 +150,6 @@ function pick(found: readonly DueRow[], { limit, now, only }: Take, taken: Taken
     } else next = Math.min(next, due);
   }
   return { picked, next: next === Number.POSITIVE_INFINITY ? undefined : next };
-}
-
-function compare(a: DueRow, b: DueRow): number {
-  return a.rank - b.rank || a.due - b.due || a.event - b.event;
 }
 
 /** Adds them to `keys`, which the run took. */

@@ -49,17 +49,13 @@ export function prepareQueueFile(path: string, allowVolatile: boolean): string[]
       `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, set provider.queue.postgres, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`,
     );
   attempt(path, () => {
-    createFile(path);
+    // Never opens a file that exists: to close it again would release the locks that another queue of this process has on it (fcntl(2)).
+    if (!existsSync(path)) closeSync(openSync(path, 'wx', OWNER_ONLY));
+    if (!statSync(path).isFile()) throw new Error('it is not a file');
     // The bodies of events are confidential, and the write-ahead log gets the mode of the file.
     if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, OWNER_ONLY);
   });
   return risk === undefined ? [] : [`accepted events can be lost: the queue is in ${path}, and ${risk}`];
-}
-
-/** Never opens a file that exists: to close it again would release the locks that another queue of this process has on it (fcntl(2)). */
-function createFile(path: string): void {
-  if (!existsSync(path)) closeSync(openSync(path, 'wx', OWNER_ONLY));
-  if (!statSync(path).isFile()) throw new Error('it is not a file');
 }
 
 function attempt<T>(path: string, action: () => T): T {

@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onEvent, runDetached } from '../../../core/safe-events.ts';
-import type { Batch, Failure, Opened, WorkerSettings } from '../messages.ts';
+import type { Batch, Opened, WorkerSettings } from '../messages.ts';
 import { Store } from '../sql/store.ts';
 import { executeBatch } from './batch.ts';
 import { SqliteDatabase } from './sqlite-database.ts';
@@ -15,7 +15,9 @@ async function serve(port: Port): Promise<void> {
   try {
     database = await SqliteDatabase.open(path);
   } catch (thrown) {
-    return port.postMessage({ isOpen: false, ...toFailure(thrown) } satisfies Opened);
+    const error = thrown instanceof SidegateError ? thrown : new SidegateError('system', 'queue_unusable', toErrorText(thrown));
+    const { kind, code, message } = error;
+    return port.postMessage({ isOpen: false, kind, code, message } satisfies Opened);
   }
   const store = new Store(database, bounds);
   port.postMessage({ isOpen: true, unreadCommits: database.unreadCommits } satisfies Opened);
@@ -31,11 +33,6 @@ async function serve(port: Port): Promise<void> {
 async function answer(port: Port, store: Store, batch: Batch): Promise<void> {
   const reply = await executeBatch(store, batch);
   port.postMessage(reply, [reply.bodies]);
-}
-
-function toFailure(thrown: unknown): Failure {
-  if (thrown instanceof SidegateError) return { kind: thrown.kind, code: thrown.code, message: thrown.message };
-  return { kind: 'system', code: 'queue_unusable', message: toErrorText(thrown) };
 }
 
 if (parentPort !== null) runDetached(serve(parentPort));
