@@ -35,32 +35,28 @@ interface GuardedEndpoint extends CommonEndpoint {
 /** An endpoint of the admin port. Only the router authorizes requests, so that no endpoint can forget a check. */
 export type AdminEndpoint = PublicEndpoint | GuardedEndpoint;
 
-/** The router's dependencies. */
-interface RouterParts {
-  readonly endpoints: readonly AdminEndpoint[];
-  readonly access: AdminAccess;
-  readonly onDenied: (reason: AdminDenialLabel) => void;
-}
-
 /** The table of endpoints. */
 export class AdminRouter {
-  readonly #parts: RouterParts;
+  readonly #endpoints: readonly AdminEndpoint[];
+  readonly #access: AdminAccess;
+  readonly #onDenied: (reason: AdminDenialLabel) => void;
 
-  constructor(parts: RouterParts) {
-    this.#parts = parts;
+  constructor(endpoints: readonly AdminEndpoint[], access: AdminAccess, onDenied: (reason: AdminDenialLabel) => void) {
+    this.#endpoints = endpoints;
+    this.#access = access;
+    this.#onDenied = onDenied;
   }
 
   async respond(request: IncomingMessage, body: RequestBody): Promise<AdminResponse> {
-    const { endpoints, access, onDenied } = this.#parts;
     const [path = '', ...rest] = (request.url ?? '').split('?');
-    const found = endpoints.filter((endpoint) => toParameter(endpoint.path, path) !== undefined);
+    const found = this.#endpoints.filter((endpoint) => toParameter(endpoint.path, path) !== undefined);
     if (found.length === 0) {
-      const paths = new Set(endpoints.map((endpoint) => endpoint.path));
+      const paths = new Set(this.#endpoints.map((endpoint) => endpoint.path));
       return toPlain(404, `not found; the endpoints are ${[...paths].join(', ')}`);
     }
-    const denial = authorize(found, request, access);
+    const denial = authorize(found, request, this.#access);
     if (denial !== undefined) {
-      onDenied(denial.reason);
+      this.#onDenied(denial.reason);
       return denial.response;
     }
     const method = request.method === 'HEAD' ? 'GET' : request.method;

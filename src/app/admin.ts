@@ -113,7 +113,7 @@ export function buildAdmin({ address, appProbes, basic }: AdminConfig, parts: Ad
   const own = createEndpoints(parts);
   const complete = collect === undefined ? own : own.map((endpoint) => toComplete(endpoint, collect));
   const endpoints = [...complete, ...createAppHealthEndpoints(appProbes, clock)];
-  const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
+  const router = new AdminRouter(endpoints, access, metrics.adminDenied);
   return new AdminServer(address, clock, router, new ConsoleLoader(toConsoleParts(basic, parts)));
 }
 

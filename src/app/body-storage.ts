@@ -10,24 +10,22 @@ import type { CompiledRoute } from './compiled-route.ts';
 import { listSecrets } from './explain.ts';
 import type { Metrics } from './metrics.ts';
 
-/** The dependencies of the storage. */
-interface BodyStorageParts {
-  readonly clock: Clock;
-  readonly maxBytes: number;
-  readonly memory: Pick<MemoryPressure, 'isTight'>;
-  readonly metrics: Pick<Metrics, 'bodyStored'>;
-}
-
 type Rings = ReadonlyMap<string, KeyRing>;
 
 /** The stored bodies of a gate. */
 export class BodyStorage {
-  readonly #parts: BodyStorageParts;
+  readonly #clock: Clock;
+  readonly #maxBytes: number;
+  readonly #memory: Pick<MemoryPressure, 'isTight'>;
+  readonly #metrics: Pick<Metrics, 'bodyStored'>;
   #recorders: BodyRecorders | undefined;
   #secrets: () => readonly Buffer[] = () => [];
 
-  constructor(parts: BodyStorageParts) {
-    this.#parts = parts;
+  constructor(clock: Clock, maxBytes: number, memory: Pick<MemoryPressure, 'isTight'>, metrics: Pick<Metrics, 'bodyStored'>) {
+    this.#clock = clock;
+    this.#maxBytes = maxBytes;
+    this.#memory = memory;
+    this.#metrics = metrics;
   }
 
   /** Memory of all bodies. */
@@ -43,12 +41,11 @@ export class BodyStorage {
   /** The recorder of a route; undefined if it stores no bodies. */
   open({ config: { name, webhook }, bodies }: CompiledRoute): BodyRecorder | undefined {
     if (webhook?.storeBody === undefined || bodies === undefined) return undefined;
-    const { clock, maxBytes, memory, metrics } = this.#parts;
     this.#recorders ??= new bodies.BodyRecorders({
-      clock,
-      maxBytes,
-      isMemoryLow: () => memory.isTight,
-      onBody: metrics.bodyStored,
+      clock: this.#clock,
+      maxBytes: this.#maxBytes,
+      isMemoryLow: () => this.#memory.isTight,
+      onBody: this.#metrics.bodyStored,
       secrets: () => this.#secrets(),
     });
     return this.#recorders.open(name, webhook.storeBody, webhook.description);

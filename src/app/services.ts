@@ -130,7 +130,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
 }
 
 function buildBodies({ loaded }: PreparedConfig, { clock, metrics }: Telemetry, guard: MemoryGuard): BodyStorage {
-  const bodies = new BodyStorage({ clock, maxBytes: loaded.config.journal.maxBodyBytes, memory: guard, metrics });
+  const bodies = new BodyStorage(clock, loaded.config.journal.maxBodyBytes, guard, metrics);
   guard.addShed(() => bodies.shed());
   metrics.watchStoredBodies(() => bodies.bytes);
   return bodies;
@@ -145,7 +145,7 @@ function buildTelemetry({ loaded, tracing: read }: PreparedConfig, context: Gate
     logger,
     journal: new Journal(journal),
     attemptJournal: new AttemptJournal(journal.size),
-    captures: new Captures({ clock, onOutcome: metrics.captured }),
+    captures: new Captures(clock, metrics.captured),
     metrics,
     tracing: buildTracing(tracing, read, { clock, logger, metrics, version }),
   };

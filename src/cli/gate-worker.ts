@@ -27,7 +27,7 @@ export async function runWorker(): Promise<number> {
   if (ready.loaded === undefined) throw new Error(ready.problems.map(formatProblem).join('\n'));
   if (ready.loaded.hash !== hash) throw new Error('the config changed during the start');
   const { log } = ready.loaded.config;
-  const lines = new PostedLines({ port, clock: systemClock, flushAfter: log.flush });
+  const lines = new PostedLines(port, systemClock, log.flush);
   const version = readVersion();
   const logger = createLogger<GateLogEvent>({ ...log, version, worker: index + 1, destination: lines });
   logForeignLines(logger);

@@ -159,7 +159,7 @@ describe('the memory', () => {
   };
   beforeEach(() => {
     kept = 0;
-    captures = new Captures({ clock, onOutcome });
+    captures = new Captures(clock, onOutcome);
     captures.take(new Map([['billing', findPreset('standard-webhooks') as SchemeDescription]]), () => []);
   });
 

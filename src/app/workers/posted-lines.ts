@@ -9,38 +9,34 @@ const BATCH_LENGTH = 12_288;
 /** Characters that the main thread has not written yet: without a bound, a main thread that is busy for long would fill the memory. */
 const MAX_UNWRITTEN = 2 * 1024 * 1024;
 
-/** How lines are passed on. */
-interface PostedLinesParts {
-  readonly port: MessagePort;
-  readonly clock: Pick<Clock, 'after'>;
-  /** The longest time from a line to its message. */
-  readonly flushAfter: Milliseconds;
-}
-
 /** Collects lines and passes them on together. */
 export class PostedLines implements LogDestination {
-  readonly #parts: PostedLinesParts;
+  readonly #port: MessagePort;
+  readonly #clock: Pick<Clock, 'after'>;
+  /** The longest time from a line to its message. */
+  readonly #flushAfter: Milliseconds;
   #cancelFlush: CancelTimer | undefined;
   #lines: string[] = [];
   #length = 0;
   #unwritten = 0;
   #dropped = 0;
 
-  constructor(parts: PostedLinesParts) {
-    this.#parts = parts;
-    onEvent(parts.port, 'message', (written: number) => {
+  constructor(port: MessagePort, clock: Pick<Clock, 'after'>, flushAfter: Milliseconds) {
+    this.#port = port;
+    this.#clock = clock;
+    this.#flushAfter = flushAfter;
+    onEvent(port, 'message', (written: number) => {
       this.#unwritten -= written;
     });
     // It must not keep a worker alive that has stopped.
-    parts.port.unref();
+    port.unref();
   }
 
   write(line: string): void {
-    const { clock, flushAfter } = this.#parts;
     this.#lines.push(line);
     this.#length += line.length;
     if (this.#length >= BATCH_LENGTH) this.flushSync();
-    else this.#cancelFlush ??= clock.after(flushAfter, () => this.flushSync());
+    else this.#cancelFlush ??= this.#clock.after(this.#flushAfter, () => this.flushSync());
   }
 
   flushSync(): void {
@@ -51,7 +47,7 @@ export class PostedLines implements LogDestination {
     if (this.#unwritten + text.length > MAX_UNWRITTEN) this.#dropped += this.#lines.length;
     else {
       this.#unwritten += text.length;
-      this.#parts.port.postMessage(text);
+      this.#port.postMessage(text);
     }
     this.#lines = [];
     this.#length = 0;

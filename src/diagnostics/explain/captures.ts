@@ -57,15 +57,10 @@ export interface Capture {
   readonly bytes: number;
 }
 
-/** Dependencies and callbacks of the captures. */
-interface CapturesParts {
-  readonly clock: Clock;
-  readonly onOutcome: (outcome: CaptureOutcome) => void;
-}
-
 /** The captures of a process. */
 export class Captures {
-  readonly #parts: CapturesParts;
+  readonly #clock: Clock;
+  readonly #onOutcome: (outcome: CaptureOutcome) => void;
   readonly #rate: TokenBucket;
   readonly #toNetwork = rememberClientNetworks();
   /** In the order of last use. */
@@ -75,9 +70,10 @@ export class Captures {
   /** The oldest first. */
   #captures: Capture[] = [];
 
-  constructor(parts: CapturesParts) {
-    this.#parts = parts;
-    this.#rate = new TokenBucket(RATE, MAX_CAPTURES, parts.clock);
+  constructor(clock: Clock, onOutcome: (outcome: CaptureOutcome) => void) {
+    this.#clock = clock;
+    this.#onOutcome = onOutcome;
+    this.#rate = new TokenBucket(RATE, MAX_CAPTURES, clock);
   }
 
   /** Replaces the routes that capture, and the secrets that no capture may contain. Deletes the captures of all other routes. */
@@ -95,9 +91,9 @@ export class Captures {
     // The client's rate first: a client over its rate must not use up the others'.
     const mayCapture = this.#toClientRate(client).take() && this.#rate.take();
     const capture = mayCapture ? toCapture(head, refusal, { route, client, redaction, secrets: this.#secrets() }) : undefined;
-    if (capture === undefined || capture.bytes > MAX_BYTES_PER_CLIENT) return this.#parts.onOutcome('dropped');
+    if (capture === undefined || capture.bytes > MAX_BYTES_PER_CLIENT) return this.#onOutcome('dropped');
     this.#keep(capture);
-    this.#parts.onOutcome('kept');
+    this.#onOutcome('kept');
   }
 
   /** Removes all captures, which those of another thread are to keep, and returns them. */
@@ -143,7 +139,7 @@ export class Captures {
 
   /** Deletes the captures that are too old; called every second, because nobody may ask for them. */
   forgetOld(): void {
-    const oldest = this.#parts.clock.now() - MAX_AGE_MS;
+    const oldest = this.#clock.now() - MAX_AGE_MS;
     if (this.#captures.some(({ receivedAt }) => receivedAt < oldest))
       this.#captures = this.#captures.filter(({ receivedAt }) => receivedAt >= oldest);
   }
@@ -154,7 +150,7 @@ export class Captures {
   }
 
   #toClientRate(client: string): TokenBucket {
-    const rate = this.#clientRates.get(client) ?? new TokenBucket(CLIENT_RATE, MAX_CAPTURES_PER_CLIENT, this.#parts.clock);
+    const rate = this.#clientRates.get(client) ?? new TokenBucket(CLIENT_RATE, MAX_CAPTURES_PER_CLIENT, this.#clock);
     this.#clientRates.delete(client);
     this.#clientRates.set(client, rate);
     const [oldest] = this.#clientRates.keys();

@@ -14,15 +14,6 @@ import type { TlsContexts } from './tls.ts';
 /** One subject alternative name; Node quotes a name that contains a comma, a quote or a control (CVE-2021-44532). */
 const ALTERNATIVE_NAME = /(?:^|, )([A-Za-z ]+):("(?:[^"\\]|\\.)*"|[^,"]*)(?=, |$)/g;
 
-/** The dependencies of ClientCertificates. */
-interface ClientCertificateParts {
-  /** Undefined if connections are simulated. */
-  readonly contexts: TlsContexts | undefined;
-  readonly clock: Clock;
-  /** Accepts no more requests on the connection, and closes it after the pending responses. */
-  readonly endConnection: (socket: Socket) => void;
-}
-
 /** A valid certificate, or why it is no longer valid; neither if the client sent none that the CAs verify. */
 type CertificateState = Pick<Client, 'certificate' | 'certificateEnd'>;
 
@@ -41,17 +32,23 @@ const CHECK_INTERVAL_MS = 1_000;
  * when its certificate expires, and when the client CAs or their revocation lists change. The client may then connect again.
  */
 export class ClientCertificates {
-  readonly #parts: ClientCertificateParts;
+  /** Undefined if connections are simulated. */
+  readonly #contexts: TlsContexts | undefined;
+  readonly #clock: Clock;
+  /** Accepts no more requests on the connection, and closes it after the pending responses. */
+  readonly #endConnection: (socket: Socket) => void;
   readonly #stop: CancelTimer;
   readonly #connections = new Map<Socket, CertifiedConnection>();
   /** The version of the CAs at the start of each handshake, by connection key. */
   readonly #handshakes = new Map<string, number>();
   #version: number;
 
-  constructor(parts: ClientCertificateParts) {
-    this.#parts = parts;
-    this.#version = parts.contexts?.trustVersion ?? 0;
-    this.#stop = parts.clock.every(CHECK_INTERVAL_MS, () => this.#endExpired());
+  constructor(contexts: TlsContexts | undefined, clock: Clock, endConnection: (socket: Socket) => void) {
+    this.#contexts = contexts;
+    this.#clock = clock;
+    this.#endConnection = endConnection;
+    this.#version = contexts?.trustVersion ?? 0;
+    this.#stop = clock.every(CHECK_INTERVAL_MS, () => this.#endExpired());
   }
 
   /** The TLS handshake of a connection starts. */
@@ -74,7 +71,7 @@ export class ClientCertificates {
   /** Returns the state for a request that arrives now. */
   find(socket: Socket): CertificateState {
     const connection = this.#connections.get(socket) ?? this.#read(socket as TLSSocket);
-    if (connection.state.certificate !== undefined && !isValid(connection, this.#parts.clock.now()))
+    if (connection.state.certificate !== undefined && !isValid(connection, this.#clock.now()))
       this.#end(socket, connection, 'certificate_expired');
     return connection.state;
   }
@@ -86,7 +83,7 @@ export class ClientCertificates {
     if (certificateEnd === undefined) return undefined;
     response.shouldKeepAlive = false;
     // A new connection would fail in its handshake.
-    if (this.#parts.contexts?.clientCertificate !== 'require') return undefined;
+    if (this.#contexts?.clientCertificate !== 'require') return undefined;
     return refuse('certificate_required', certificateEnd, { stage: 'login' });
   }
 
@@ -98,7 +95,7 @@ export class ClientCertificates {
 
   /** Closes the connections whose certificates were verified with other CAs or revocation lists than the current ones. */
   refresh(): void {
-    const version = this.#parts.contexts?.trustVersion;
+    const version = this.#contexts?.trustVersion;
     if (version === undefined || version === this.#version) return;
     this.#version = version;
     for (const [socket, connection] of this.#connections) this.#end(socket, connection, 'client_trust_changed');
@@ -110,7 +107,7 @@ export class ClientCertificates {
   }
 
   #endExpired(): void {
-    const now = this.#parts.clock.now();
+    const now = this.#clock.now();
     for (const [socket, connection] of this.#connections)
       if (!isValid(connection, now)) this.#end(socket, connection, 'certificate_expired');
   }
@@ -119,7 +116,7 @@ export class ClientCertificates {
     if (connection.state.certificate === undefined) return;
     connection.state = { certificateEnd };
     if (connection.isUpgraded) socket.destroy();
-    else this.#parts.endConnection(socket);
+    else this.#endConnection(socket);
   }
 
   #read(socket: TLSSocket): CertifiedConnection {
@@ -141,7 +138,7 @@ export function createClientCertificates(
   endConnection: (socket: Socket) => void,
 ): ClientCertificates | undefined {
   if (contexts?.clientCertificate === undefined && !mayBeSimulated) return undefined;
-  return new ClientCertificates({ contexts, clock, endConnection });
+  return new ClientCertificates(contexts, clock, endConnection);
 }
 
 function readConnection(socket: TLSSocket): CertifiedConnection {

@@ -30,15 +30,6 @@ export interface Http2Request {
   readonly counted: CountedStream;
 }
 
-/** The dependencies of the sessions. */
-interface Http2Parts {
-  readonly limits: PortLimits;
-  readonly clock: Clock;
-  readonly onLimit: OnLimit;
-  /** Handles a request. */
-  readonly onRequest: (request: Http2Request) => void;
-}
-
 /** The maximum number of concurrent streams on a connection; enough for a browser. */
 const MAX_CONCURRENT_STREAMS = 100;
 /**
@@ -79,21 +70,27 @@ interface OpenSession {
 
 /** The HTTP/2 sessions of the port. */
 export class Http2Sessions {
-  readonly #parts: Http2Parts;
+  readonly #limits: PortLimits;
+  readonly #clock: Clock;
+  readonly #onLimit: OnLimit;
+  /** Handles a request. */
+  readonly #onRequest: (request: Http2Request) => void;
   readonly #rejected: RejectedStreams;
   readonly #sessions = new Map<Socket, ServerHttp2Session>();
   /** The number of sessions of each client. */
   readonly #counts = new ClientCounts();
 
-  constructor(parts: Http2Parts) {
-    this.#parts = parts;
-    this.#rejected = new RejectedStreams(parts.clock);
+  constructor(limits: PortLimits, clock: Clock, onLimit: OnLimit, onRequest: (request: Http2Request) => void) {
+    this.#limits = limits;
+    this.#clock = clock;
+    this.#onLimit = onLimit;
+    this.#onRequest = onRequest;
+    this.#rejected = new RejectedStreams(clock);
   }
 
   /** Opens a session on a connection that negotiated HTTP/2 (ALPN). `client`: undefined if the peer represents many clients. */
   open(socket: Socket, client: string | undefined): void {
-    const { clock, limits } = this.#parts;
-    const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = limits;
+    const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = this.#limits;
     if (client !== undefined) this.#counts.add(client, 1);
     let isReduced = this.#isReduced(client);
     const session = performServerHandshake(socket, {
@@ -111,10 +108,10 @@ export class Http2Sessions {
       streamResetRate: RESETS_PER_SECOND,
     });
     this.#sessions.set(socket, session);
-    const idle = new IdleTimer(clock, keepAliveTimeout, () => {
+    const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => {
       session.close();
       // The client may ignore GOAWAY and the end of our side.
-      destroySoon(socket, clock);
+      destroySoon(socket, this.#clock);
     });
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
@@ -178,16 +175,15 @@ export class Http2Sessions {
       if (client !== undefined && !this.#rejected.take(client, streams, lines) && !isEnding) this.#endFlood(session, socket);
     });
     onEvent(stream, 'trailers', (_trailers, _flags, lines) => counted.addFields(lines.length / 2));
-    this.#parts.onRequest({ head, headBytes: toHeadBytes(raw), fieldLines, source, stream, counted });
+    this.#onRequest({ head, headBytes: toHeadBytes(raw), fieldLines, source, stream, counted });
   }
 
   /** A client that goes on is cut off: what it sends is read and ignored until the streams in flight have ended. */
   #endFlood(session: ServerHttp2Session, socket: Socket): void {
-    const { clock, onLimit } = this.#parts;
-    onLimit('rejected_streams');
+    this.#onLimit('rejected_streams');
     session.close();
     const before = socket.bytesRead;
-    const stop = clock.every(FLOOD_CHECK_MS, () => {
+    const stop = this.#clock.every(FLOOD_CHECK_MS, () => {
       if (socket.bytesRead - before > MAX_BYTES_AFTER_GOAWAY) session.destroy();
     });
     onceEvent(session, 'close', stop);

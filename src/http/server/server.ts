@@ -137,7 +137,7 @@ export class ListenServer {
       timeout: limits.headTimeout,
       clock,
     });
-    this.#http2 = new Http2Sessions({ limits, clock, onLimit, onRequest: (request) => this.#onHttp2Request(request) });
+    this.#http2 = new Http2Sessions(limits, clock, onLimit, (request) => this.#onHttp2Request(request));
     this.#streams = new Http2Streams(toMaxStreams(limits, guard.workers), guard, onLimit);
     interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
       if (!this.#proxyPeers.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();

@@ -6,13 +6,6 @@ import { KubeError } from '../client/error.ts';
 import type { KubeVersion } from '../injector/outcome.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
-/** The dependencies. */
-interface ClusterVersionParts {
-  readonly kube: Pick<KubeClient, 'request'>;
-  readonly clock: Clock;
-  readonly logger: AdmissionLogger;
-}
-
 interface NodePage {
   readonly items?: readonly { readonly status?: { readonly nodeInfo?: { readonly kubeletVersion?: string } } }[] | null;
   readonly metadata?: { readonly continue?: string };
@@ -27,15 +20,19 @@ const REAL_NODES = 'type!=virtual-kubelet';
 
 /** Keeps the version of the cluster. */
 export class ClusterVersion {
-  readonly #parts: ClusterVersionParts;
+  readonly #kube: Pick<KubeClient, 'request'>;
+  readonly #clock: Clock;
+  readonly #logger: AdmissionLogger;
   #oldest: KubeVersion | undefined;
   #problem: string | undefined;
   #logged = '';
   #cancel: CancelTimer = () => undefined;
   #isClosed = false;
 
-  constructor(parts: ClusterVersionParts) {
-    this.#parts = parts;
+  constructor(kube: Pick<KubeClient, 'request'>, clock: Clock, logger: AdmissionLogger) {
+    this.#kube = kube;
+    this.#clock = clock;
+    this.#logger = logger;
   }
 
   /** Reads the version once, and then at intervals. */
@@ -59,7 +56,6 @@ export class ClusterVersion {
   }
 
   async #refresh(): Promise<void> {
-    const { clock, logger } = this.#parts;
     try {
       const server = await this.#readServer();
       const kubelet = await this.#readKubelets();
@@ -68,13 +64,14 @@ export class ClusterVersion {
     } catch (thrown) {
       // Keeps the known version, because clusters are rarely downgraded.
       this.#problem = `the version of the cluster cannot be read: ${toErrorText(thrown)}`;
-      logger.warn('cluster_version_unknown', { problem: toErrorText(thrown) });
+      this.#logger.warn('cluster_version_unknown', { problem: toErrorText(thrown) });
     }
-    if (!this.#isClosed) this.#cancel = clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => this.#refresh());
+    if (!this.#isClosed)
+      this.#cancel = this.#clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => this.#refresh());
   }
 
   async #readServer(): Promise<KubeVersion> {
-    const { major, minor } = await this.#parts.kube.request<{ major?: string; minor?: string }>('GET', '/version');
+    const { major, minor } = await this.#kube.request<{ major?: string; minor?: string }>('GET', '/version');
     // Some distributions report 34+.
     const version = parse(`${major}.${minor}`);
     if (version === undefined) throw new Error(`/version gives ${major}.${minor}`);
@@ -98,7 +95,7 @@ export class ClusterVersion {
     let token: string | undefined;
     do {
       const query = { limit: PAGE_SIZE, continue: token, labelSelector: REAL_NODES };
-      const page: NodePage = await this.#parts.kube.request('GET', '/api/v1/nodes', { query });
+      const page: NodePage = await this.#kube.request('GET', '/api/v1/nodes', { query });
       for (const { status } of page.items ?? []) {
         const version = parse(status?.nodeInfo?.kubeletVersion ?? '');
         if (version !== undefined) yield version;
@@ -109,7 +106,7 @@ export class ClusterVersion {
 
   #log(facts: { readonly apiServer: string; readonly oldestKubelet: string }): void {
     const text = JSON.stringify(facts);
-    if (text !== this.#logged) this.#parts.logger.info('cluster_version', facts);
+    if (text !== this.#logged) this.#logger.info('cluster_version', facts);
     this.#logged = text;
   }
 }

@@ -78,7 +78,7 @@ export class Injector {
     this.#context = context;
     const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
     this.#metrics = metrics;
-    this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
+    this.#clusterVersion = new ClusterVersion(kube, clock, logger);
     this.#pair = createTemporaryPair(clock.now(), TEMPORARY_PAIR_LIFETIME_MS);
     this.#clientCa = context.clientCa;
     this.#contexts = new TlsContexts(this.#toSettings(this.#pair));
@@ -99,7 +99,7 @@ export class Injector {
     const notReadyBecause = (): string | undefined => this.notReadyBecause();
     metrics.watchReady(() => notReadyBecause() === undefined);
     const endpoints = createProbedEndpoints({ metrics, clock, notReadyBecause, stuckFor: () => this.#eventLoopMonitor.stuckFor });
-    const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
+    const router = new AdminRouter(endpoints, new AdminAccess(undefined), () => undefined);
     this.#admin = new AdminServer(server.adminAddress, clock, router);
     this.#stopReporting = clock.every(REPORT_DROPPED_EVERY_MS, () => logger.reportDropped());
   }
@@ -144,7 +144,7 @@ export class Injector {
     const { config, server, kube, clock, logger, version, instance } = this.#context;
     const metrics = this.#metrics;
     const events = new Events({ kube, clock, logger, instance, onOutcome: (outcome) => metrics.event(outcome) });
-    const lookups = new Lookups({ kube, clock, onOutcome: (outcome) => metrics.lookup(outcome) });
+    const lookups = new Lookups(kube, clock, (outcome) => metrics.lookup(outcome));
     const review = createReviewer({
       clock,
       logger,

@@ -6,13 +6,6 @@ import { CONFIG_KEY } from '../injector/names.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
 import type { LookupOutcome } from './injector-metrics.ts';
 
-/** The dependencies. */
-interface LookupsParts {
-  readonly kube: Pick<KubeClient, 'request'>;
-  readonly clock: Clock;
-  readonly onOutcome: (outcome: LookupOutcome) => void;
-}
-
 /** The result of a look-up; `unknown` if the object could not be read. */
 type LookupResult = { readonly object: Kept } | 'absent' | 'unknown';
 
@@ -44,12 +37,16 @@ const NAME = /^[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?$/;
 
 /** Looks up objects. */
 export class Lookups {
-  readonly #parts: LookupsParts;
+  readonly #kube: Pick<KubeClient, 'request'>;
+  readonly #clock: Clock;
+  readonly #onOutcome: (outcome: LookupOutcome) => void;
   readonly #remembered = new Map<string, RememberedLookup>();
   #inFlight = 0;
 
-  constructor(parts: LookupsParts) {
-    this.#parts = parts;
+  constructor(kube: Pick<KubeClient, 'request'>, clock: Clock, onOutcome: (outcome: LookupOutcome) => void) {
+    this.#kube = kube;
+    this.#clock = clock;
+    this.#onOutcome = onOutcome;
   }
 
   /** `resource`: for example `/api/v1` and `configmaps`. Never rejects. */
@@ -57,7 +54,7 @@ export class Lookups {
     // The names are untrusted input, and must not change the request path.
     if (!NAME.test(namespace) || !NAME.test(name)) return Promise.resolve('unknown');
     const path = `${group}/namespaces/${namespace}/${resource}/${name}`;
-    const now = this.#parts.clock.monotonic();
+    const now = this.#clock.monotonic();
     const known = this.#remembered.get(path);
     if (known !== undefined && now - known.at < REMEMBERED_MS) return known.found;
     if (this.#inFlight >= MAX_IN_FLIGHT) return Promise.resolve('unknown');
@@ -70,15 +67,14 @@ export class Lookups {
   }
 
   async #read(path: string): Promise<LookupResult> {
-    const { kube, onOutcome } = this.#parts;
     this.#inFlight++;
     try {
-      const object = await kube.request<object>('GET', path, { timeout: TIMEOUT_MS, maxBytes: MAX_BYTES });
-      onOutcome('found');
+      const object = await this.#kube.request<object>('GET', path, { timeout: TIMEOUT_MS, maxBytes: MAX_BYTES });
+      this.#onOutcome('found');
       return { object: toKept(object) };
     } catch (thrown) {
       const status = thrown instanceof KubeError ? thrown.status : 0;
-      onOutcome(status === 404 ? 'absent' : status === 403 ? 'forbidden' : 'failed');
+      this.#onOutcome(status === 404 ? 'absent' : status === 403 ? 'forbidden' : 'failed');
       return status === 404 ? 'absent' : 'unknown';
     } finally {
       this.#inFlight--;

@@ -46,11 +46,7 @@ export class StoredBodies {
     const { clock, maxBytes } = this.#parts;
     const bodies = this.#routes.get(route) ?? new RouteBodies();
     this.#routes.set(route, bodies);
-    const body = new StoredBody(content, {
-      expiresAt: clock.monotonic() + retention,
-      memory: this.#memory,
-      onDropped: () => this.#remove(bodies, body),
-    });
+    const body = new StoredBody(content, clock.monotonic() + retention, this.#memory, () => this.#remove(bodies, body));
     bodies.add(body);
     this.#bytes += body.bytes;
     this.#cancelSweep ??= clock.every(SWEEP_INTERVAL_MS, () => this.#removeExpired());
@@ -118,40 +114,41 @@ class RouteBodies {
   }
 }
 
-interface StoredBodyParts {
-  readonly expiresAt: Milliseconds;
-  readonly memory: BlockMemory;
-  readonly onDropped: () => void;
-}
-
 class StoredBody implements JournalBody {
   readonly isTruncated: boolean;
   readonly redactions: number;
   readonly expiresAt: Milliseconds;
   /** Allocated memory. */
   readonly bytes: number;
-  readonly #parts: StoredBodyParts;
+  readonly #memory: BlockMemory;
+  readonly #onDropped: () => void;
   readonly #length: number;
   #blocks: Blocks = [];
   #absence: BodyAbsence | undefined;
 
-  constructor({ content, isTruncated, redactions }: RecordedBody, parts: StoredBodyParts) {
+  constructor(
+    { content, isTruncated, redactions }: RecordedBody,
+    expiresAt: Milliseconds,
+    memory: BlockMemory,
+    onDropped: () => void,
+  ) {
     this.isTruncated = isTruncated;
     this.redactions = redactions;
-    this.expiresAt = parts.expiresAt;
+    this.expiresAt = expiresAt;
     this.bytes = toAllocatedBytes(content.length) + BODY_OVERHEAD_BYTES;
-    this.#parts = parts;
+    this.#memory = memory;
+    this.#onDropped = onDropped;
     this.#length = content.length;
   }
 
   /** A copy: the memory of a body is used again. */
   get content(): Buffer | BodyAbsence {
-    return this.#absence ?? this.#parts.memory.read(this.#blocks, this.#length);
+    return this.#absence ?? this.#memory.read(this.#blocks, this.#length);
   }
 
   /** Does nothing if the body was dropped before, for want of memory. */
   store(content: Buffer): void {
-    if (this.#absence === undefined) this.#blocks = this.#parts.memory.write(content);
+    if (this.#absence === undefined) this.#blocks = this.#memory.write(content);
   }
 
   release(): void {
@@ -161,8 +158,8 @@ class StoredBody implements JournalBody {
   drop(absence: BodyAbsence): void {
     if (this.#absence !== undefined) return;
     this.#absence = absence;
-    this.#parts.memory.free(this.#blocks);
+    this.#memory.free(this.#blocks);
     this.#blocks = [];
-    this.#parts.onDropped();
+    this.#onDropped();
   }
 }

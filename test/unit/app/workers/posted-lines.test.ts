@@ -9,7 +9,7 @@ const start = () => {
   const clock = new FakeClock();
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port1.close());
-  const lines = new PostedLines({ port: port2, clock, flushAfter: 250 });
+  const lines = new PostedLines(port2, clock, 250);
   return { clock, lines, port: port1 };
 };
 

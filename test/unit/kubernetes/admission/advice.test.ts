@@ -42,7 +42,7 @@ function start(answers: Answers) {
       return (answer?.() ?? refuse(403, 'Forbidden')) as Promise<T>;
     },
   };
-  const lookups = new Lookups({ kube, clock, onOutcome: (outcome) => outcomes.push(outcome) });
+  const lookups = new Lookups(kube, clock, (outcome) => outcomes.push(outcome));
   const advise = createAdvice({ lookups, clock, onLate: () => outcomes.push('late') });
   return { clock, kube, advise, outcomes, asked };
 }
@@ -228,7 +228,7 @@ describe('the version of the cluster', () => {
   const begin = (answers: Answers) => {
     const { clock, kube } = start(answers);
     const logger = createLogger({ level: 'error', version: '1', destination: { write: () => undefined } });
-    return { clock, version: new ClusterVersion({ kube, clock, logger }) };
+    return { clock, version: new ClusterVersion(kube, clock, logger) };
   };
   const server = async (): Promise<object> => ({ major: '1', minor: '34+' });
 
