@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import { isJsonObject } from '../core/json-path.ts';
 import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { EndpointStats, EndpointView } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
@@ -232,7 +233,7 @@ async function readSettings(options: SettingOptions, io: Io): Promise<Record<str
 function parseSettings(text: string, file: string): object {
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+    if (isJsonObject(value)) return value;
   } catch {
     // The message below says it.
   }

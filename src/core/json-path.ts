@@ -1,4 +1,9 @@
-/** Paths into JSON such as `$.data.items[0].id`: parsed when the config is loaded, applied to each value. */
+/** Values of JSON, and paths into them such as `$.data.items[0].id`: parsed when the config is loaded, applied to each value. */
+
+/** Whether a value of JSON is an object, and neither null nor an array. */
+export function isJsonObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 /** A parsed path. */
 export interface JsonPath {

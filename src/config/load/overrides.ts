@@ -1,4 +1,5 @@
 /** Applies overrides from the command line to the config file's values, before they are validated. */
+import { isJsonObject } from '../../core/json-path.ts';
 import { error, type Rating } from '../rules/rating.ts';
 import type { Problem } from '../schema/problem.ts';
 
@@ -92,13 +93,13 @@ function findFlag(flags: ReadonlyMap<string, string>, path: readonly PropertyKey
 }
 
 function withoutKeys(value: unknown, keys: readonly string[]): unknown {
-  if (!isPlainObject(value)) return value;
+  if (!isJsonObject(value)) return value;
   return Object.fromEntries(Object.entries(value).filter(([key]) => !keys.includes(key)));
 }
 
 function withValue(value: unknown, [key, ...rest]: readonly string[], given: unknown): unknown {
   if (key === undefined) return given;
-  if (value !== undefined && !isPlainObject(value)) return value;
+  if (value !== undefined && !isJsonObject(value)) return value;
   return { ...value, [key]: withValue(value?.[key], rest, given) };
 }
 
@@ -121,10 +122,6 @@ function readAppProbe(text: string): PlainObject {
 }
 
 function toProbes(value: unknown): unknown {
-  const admin = isPlainObject(value) ? value['admin'] : undefined;
-  return isPlainObject(admin) ? admin['appProbes'] : undefined;
-}
-
-function isPlainObject(value: unknown): value is PlainObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  const admin = isJsonObject(value) ? value['admin'] : undefined;
+  return isJsonObject(admin) ? admin['appProbes'] : undefined;
 }

@@ -1,7 +1,7 @@
 /** Creates the events that a probe sends: from a template, each with a new ID. */
 
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
+import { isJsonObject, type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { toMediaForm } from '../../core/media-type.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
@@ -82,17 +82,13 @@ function writeAt(event: Event, [step, ...rest]: readonly (string | number)[], va
   if (typeof step !== 'string') return event;
   const inner = Object.hasOwn(event, step) ? event[step] : {};
   if (rest.length === 0) return { ...event, [step]: value };
-  return isObject(inner) ? { ...event, [step]: writeAt(inner, rest, value) } : event;
-}
-
-function isObject(value: unknown): value is Event {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isJsonObject(inner) ? { ...event, [step]: writeAt(inner, rest, value) } : event;
 }
 
 function parseObject(template: Buffer): Event | undefined {
   try {
     const value: unknown = JSON.parse(template.toString());
-    return isObject(value) ? value : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
   }

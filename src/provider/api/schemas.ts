@@ -1,7 +1,9 @@
 /** The schemas of the API: deliveries, repairs, events and endpoints. */
+
 import * as z from 'zod';
 import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE, TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { duration, instant } from '../../config/schema/scalars.ts';
+import { isJsonObject } from '../../core/json-path.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
 import type { EndpointSettings } from '../endpoints/endpoint-record.ts';
 import { EVENT_ID, EVENT_TYPE, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
@@ -173,10 +175,9 @@ export const repairProgress = z
 export const MAX_BATCH = 100;
 
 const eventId = z.string().regex(EVENT_ID, 'an ID is 1 to 128 letters, digits and _ : -');
-const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** `data` is sent as its bytes were received, so nothing below it is parsed into a new value. */
-const data = z.unknown().refine(isObject, 'expected an object').meta({ type: 'object', additionalProperties: true });
+const data = z.unknown().refine(isJsonObject, 'expected an object').meta({ type: 'object', additionalProperties: true });
 export const newEvent = z
   .strictObject({
     type: z
@@ -275,7 +276,7 @@ const OPTIONAL: ReadonlySet<string> = new Set(['timeout', 'concurrency', 'rateLi
 /** Zod drops a member `__proto__` of a record without an error. */
 const withoutProto = <Headers extends z.ZodType>(schema: Headers) =>
   z.preprocess((input, context) => {
-    if (isObject(input) && Object.hasOwn(input as object, '__proto__'))
+    if (isJsonObject(input) && Object.hasOwn(input as object, '__proto__'))
       context.addIssue({ code: 'custom', path: ['__proto__'], message: 'a header cannot have this name; choose another one' });
     return input;
   }, schema);

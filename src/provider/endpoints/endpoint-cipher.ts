@@ -8,9 +8,9 @@ const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;
 /** 32 bytes as `openssl rand -base64 32` writes them. */
 const KEY = /^[A-Za-z0-9+/]{43}=$/;
-/** The beginning of the SHA-256 digest of the key's bytes, in hexadecimal. */
 /** Endpoints that an error text or a log line names. */
 export const MAX_NAMED = 10;
+/** The beginning of the SHA-256 digest of the key's bytes, in hexadecimal. */
 const KEY_ID_LENGTH = 12;
 /** Random for each value. SP 800-38D §8.3 allows 2^32 values for a key, which is more than endpoints have over years. */
 const NONCE_BYTES = 12;

@@ -197,12 +197,11 @@ export async function rejectRows(client: pg.Client, rejected: readonly RejectedR
 const MAX_COUNTED_ROWS = 100_000;
 const FIGURES = `SELECT (SELECT count(*) FROM (SELECT FROM sidegate_outbox LIMIT ${MAX_COUNTED_ROWS}) AS counted)::int AS waiting,
   f.seq, coalesce(extract(epoch FROM clock_timestamp() - f.inserted), 0)::float8 AS "ageSeconds"
-  FROM (SELECT) AS one LEFT JOIN (SELECT seq, inserted FROM sidegate_outbox ORDER BY seq LIMIT 1) AS f ON true`;
+  FROM (SELECT) AS one LEFT JOIN (SELECT seq, inserted FROM sidegate_outbox WHERE seq <> ALL ($1::bigint[]) ORDER BY seq LIMIT 1) AS f ON true`;
 
-/** `waiting`: counted up to `MAX_COUNTED_ROWS`. `seq` and `ageSeconds`: of the first row. */
-export async function readFigures(client: pg.Client) {
-  const { rows } = await client.query<{ readonly waiting: number; readonly seq: string | null; readonly ageSeconds: number }>(
-    FIGURES,
-  );
+/** `waiting`: counted up to `MAX_COUNTED_ROWS`. `seq` and `ageSeconds`: of the first row that is not `stuck`. */
+export async function readFigures(client: pg.Client, stuck: readonly string[]) {
+  type Figures = { readonly waiting: number; readonly seq: string | null; readonly ageSeconds: number };
+  const { rows } = await client.query<Figures>(FIGURES, [stuck]);
   return rows[0] ?? { waiting: 0, seq: null, ageSeconds: 0 };
 }

@@ -3,15 +3,16 @@
  * that locked it. If the queue is in the same database, this transaction also stores the event. Otherwise, the queue has stored it before: if
  * anything ends in between, the row is found again, and the queue knows its ID.
  */
+
 import type pg from 'pg';
 import { TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
+import { isJsonObject } from '../../core/json-path.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
-import { isObject } from '../../verify/handshakes/handshake.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
 import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
@@ -154,7 +155,7 @@ export class Outbox {
     const now = this.#parts.clock.monotonic();
     if (now - this.#figuresAt < FIGURES_INTERVAL_MS) return;
     this.#figuresAt = now;
-    const { waiting, seq, ageSeconds } = await session.transaction(readFigures);
+    const { waiting, seq, ageSeconds } = await session.transaction((client) => readFigures(client, [...this.#stuck]));
     if (seq !== this.#first?.seq) this.#first = { seq, since: this.#first === undefined ? Number.NEGATIVE_INFINITY : now };
     this.#parts.hooks.onFigures(waiting, Math.min(ageSeconds, (now - (this.#first?.since ?? now)) / 1_000));
   }
@@ -343,7 +344,7 @@ function toEvent(row: OutboxRow, { clock, route, maxEventSize }: OutboxParts): N
   const text = Buffer.from(data);
   const parsed = parseStrictJson(text, JSON_BOUNDS);
   if (parsed.kind === 'problem') return { reason: `data: ${parsed.problem}` };
-  if (!isObject(parsed.value)) return { reason: 'data is not a JSON object' };
+  if (!isJsonObject(parsed.value)) return { reason: 'data is not a JSON object' };
   const body = joinBody({ type, id, created: Math.floor(row.created) }, text);
   if (body.length > maxEventSize) return { reason: toTooLarge(body.length, maxEventSize) };
   const routed = { type, tenant: tenant ?? undefined, data: parsed.value };

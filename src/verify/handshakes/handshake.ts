@@ -1,7 +1,9 @@
 /** The interface of handshakes: pure functions from a request to a response of the gate, a refusal, or undefined. */
+
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
 import type { HeaderFields } from '../../core/headers.ts';
+import { isJsonObject } from '../../core/json-path.ts';
 import { acknowledge, type HandshakeReply, type Refusal, refuse } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { HandshakeName } from '../schemes/description.ts';
@@ -131,7 +133,7 @@ export function checkToken(
 /** Parses a small JSON object that contains `word`; undefined for any other body, which most are. */
 export function parseSmallJson(body: Buffer, word: string): Readonly<Record<string, unknown>> | undefined {
   const value = parseSmall(body, word);
-  return isObject(value) ? value : undefined;
+  return isJsonObject(value) ? value : undefined;
 }
 
 /** The same for any JSON value. */
@@ -148,11 +150,6 @@ export function parseSmall(body: Buffer, word: string): unknown {
 export function parseOnlyMember(body: Buffer, name: string): unknown {
   const content = parseSmallJson(body, `"${name}"`);
   return content !== undefined && Object.keys(content).length === 1 ? content[name] : undefined;
-}
-
-/** Whether the value is an object, and neither null nor an array. */
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 const MAX_TOKEN_LENGTH = 258;

@@ -1,11 +1,11 @@
 /** Handshakes in a request that the sender signs as a delivery; most have a challenge that the response must repeat. */
+import { isJsonObject } from '../../core/json-path.ts';
 import { toMac } from '../schemes/mac.ts';
 import {
   decline,
   echo,
   failForMissingSecret,
   type Handshake,
-  isObject,
   parseSmall,
   parseSmallJson,
   respond,
@@ -64,7 +64,7 @@ export function createZoom(): Handshake {
       const content = parseSmallJson(body, ZOOM_EVENT);
       if (content?.['event'] !== ZOOM_EVENT) return undefined;
       const payload = content['payload'];
-      const plainToken = isObject(payload) ? payload['plainToken'] : undefined;
+      const plainToken = isJsonObject(payload) ? payload['plainToken'] : undefined;
       if (typeof plainToken !== 'string' || !PLAIN_TOKEN.test(plainToken))
         return decline('plainToken is not 1 to 256 base64 characters');
       const mac = key === undefined ? undefined : toMac(key, plainToken);
@@ -106,9 +106,9 @@ export function createEventGrid(): Handshake {
     signed({ body }) {
       const events = parseSmall(body, EVENT_GRID_TYPE);
       const [event] = Array.isArray(events) ? (events as readonly unknown[]) : [];
-      if (!isObject(event) || event['eventType'] !== EVENT_GRID_TYPE) return undefined;
+      if (!isJsonObject(event) || event['eventType'] !== EVENT_GRID_TYPE) return undefined;
       const data = event['data'];
-      const code = isObject(data) ? data['validationCode'] : undefined;
+      const code = isJsonObject(data) ? data['validationCode'] : undefined;
       if ((events as readonly unknown[]).length > 1) return decline('the validation event is not alone');
       return typeof code === 'string' && VALIDATION_CODE.test(code)
         ? respondWithJson('event-grid', { validationResponse: code })
@@ -128,7 +128,7 @@ export function createFront(): Handshake {
   return {
     signed({ headers, body }) {
       const content = parseSmallJson(body, `"${FRONT_TYPE}"`);
-      if (content?.['type'] !== FRONT_TYPE || !isObject(content['authorization']) || content['payload'] !== undefined)
+      if (content?.['type'] !== FRONT_TYPE || !isJsonObject(content['authorization']) || content['payload'] !== undefined)
         return undefined;
       // A repeated header has no challenge that both sides would agree on.
       const challenge = headers.count(FRONT_CHALLENGE) === 1 ? headers.get(FRONT_CHALLENGE) : undefined;

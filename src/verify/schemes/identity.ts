@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
 import type { Chunks } from '../../core/hmac.ts';
-import { parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
+import { isJsonObject, parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
 import { toBytes } from './algorithms.ts';
 import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
 import { coversId } from './coverage.ts';
@@ -21,12 +21,11 @@ export type Identify = (head: SignedHead, message: Message, signed: () => Chunks
 const DIGEST_LENGTH = 22;
 
 const isArray = (value: unknown): boolean => Array.isArray(value);
-const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !isArray(value);
 
 const SHAPES: Readonly<Record<ContentShape, { readonly title: string; fits(content: unknown): boolean }>> = {
-  'json-object': { title: 'a JSON object', fits: isObject },
+  'json-object': { title: 'a JSON object', fits: isJsonObject },
   'json-array': { title: 'a JSON array', fits: isArray },
-  'json-object-or-array': { title: 'a JSON object or array', fits: (value) => isObject(value) || isArray(value) },
+  'json-object-or-array': { title: 'a JSON object or array', fits: (value) => isJsonObject(value) || isArray(value) },
 };
 
 /** Compiles the function. Throws for an invalid path, which the config's validation should have rejected. */

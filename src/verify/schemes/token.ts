@@ -1,5 +1,7 @@
 /** Schemes whose signature is a JSON Web Token: reads it from its header or the body, and turns what is wrong with it into refusals. */
+
 import type { DecodedToken, SealedToken, SignedHead } from '../../core/event.ts';
+import { isJsonObject } from '../../core/json-path.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import { coversQueryOf } from './coverage.ts';
@@ -156,7 +158,7 @@ function toContent(path: string, token: string): string {
 function readClaims(body: Buffer): GivenToken['claims'] {
   try {
     const claims: unknown = JSON.parse(body.toString('utf8'));
-    if (typeof claims === 'object' && claims !== null && !Array.isArray(claims)) return claims as GivenToken['claims'];
+    if (isJsonObject(claims)) return claims as GivenToken['claims'];
   } catch {
     // The error below says it.
   }

@@ -1,4 +1,5 @@
 /** Checks that the verified content is an event envelope whose id is the signed one, if the route requires it. */
+import { isJsonObject } from '../../../core/json-path.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
@@ -18,7 +19,7 @@ function findEnvelopeProblem(body: Buffer, id: string | undefined): string | und
   if (typeof envelope['type'] !== 'string') return 'type is not a string';
   if (typeof envelope['id'] !== 'string') return 'id is not a string';
   if (typeof envelope['created'] !== 'number') return 'created is not a number';
-  if (!isObject(envelope['data'])) return 'data is not an object';
+  if (!isJsonObject(envelope['data'])) return 'data is not an object';
   if (envelope['id'] !== id) return 'id differs from Webhook-Id';
   return undefined;
 }
@@ -26,12 +27,8 @@ function findEnvelopeProblem(body: Buffer, id: string | undefined): string | und
 function parseObject(body: Buffer): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
-    return isObject(value) ? value : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,8 @@
 /** Decodes JSON Web Tokens (RFC 7519) in compact form, so strictly that every parser reads the same token from the text. */
+
 import { parseBase64Url } from '../../../core/bytes.ts';
 import type { DecodedToken, SealedToken } from '../../../core/event.ts';
+import { isJsonObject } from '../../../core/json-path.ts';
 import { parseStrictJson } from '../../../core/strict-json.ts';
 import type { TokenProblem } from '../scheme.ts';
 import { malformed } from './problem.ts';
@@ -43,7 +45,7 @@ export function decodeSealed(text: string, { algorithms, hasChain }: TokenForm):
   if (headerBytes === undefined || signature === undefined) return malformed(NOT_CANONICAL);
   const header = parseStrictJson(headerBytes, HEADER_BOUNDS, 'finite');
   if (header.kind === 'problem') return malformed(`the header of the token: ${header.problem}`);
-  if (!isObject(header.value)) return malformed('the header of the token is not an object');
+  if (!isJsonObject(header.value)) return malformed('the header of the token is not an object');
   const problem = findHeaderProblem(header.value, algorithms, hasChain);
   if (problem !== undefined) return malformed(problem);
   if (signature.length < MIN_SIGNATURE || signature.length > MAX_SIGNATURE)
@@ -58,11 +60,7 @@ export function decodeClaims(token: SealedToken, { place }: TokenForm): DecodedT
   // An `exp` of 1e400 never comes.
   const claims = parseStrictJson(bytes, CLAIM_BOUNDS[place], 'finite');
   if (claims.kind === 'problem') return malformed(`the claims of the token: ${claims.problem}`);
-  return isObject(claims.value) ? { ...token, claims: claims.value } : malformed('the claims of the token are not an object');
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isJsonObject(claims.value) ? { ...token, claims: claims.value } : malformed('the claims of the token are not an object');
 }
 
 function findHeaderProblem(
