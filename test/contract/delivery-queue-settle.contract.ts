@@ -216,6 +216,19 @@ export function describeSettling({ open, close, store }: QueueFixture): void {
       await lanes.stop();
     });
 
+    test('records nothing of what the endpoint acknowledged after it was purged', async () => {
+      const queue = await open();
+      const [id = ''] = await appendMany(queue, 1, 'a');
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const taken = await lane.take(1, now());
+      for await (const _ of queue.repair('purge', { endpoint: 'a' }, now()));
+      await settle(lane, taken, { kind: 'delivered' });
+      expect((await queue.find({ event: id }, { limit: 9 })).found).toEqual([]);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 1 });
+      await lanes.stop();
+    });
+
     test('makes settlements durable: none is due again after the store was opened again', async () => {
       const queue = await open();
       await appendMany(queue, 3, 'a');
