@@ -61,8 +61,8 @@ const MAX_FAST_AGE_MS: Readonly<Record<FastKind, Milliseconds>> = { proven: MAX_
 /** Slow and failing endpoints leave the rest of the slow slots to attempts of other endpoints. */
 const SLOW_SHARE = 0.75;
 /**
- * Of all slots: once fewer are free, endpoints get one only if they responded quickly since the oldest attempt in flight began; with half of these,
- * since half of the attempts did; and so on. Slow and failing endpoints leave so many anyway.
+ * Of all slots: once fewer are free, endpoints get one only if they responded quickly in the last minute, or since the oldest attempt in flight began.
+ * With half of these, in the last 30 s, or since half of the attempts began; and so on. Slow and failing endpoints leave so many anyway.
  */
 const SCARCE_SHARE: Readonly<Record<SlotKind, number>> = { unproven: 0.25, proven: 0.125, slow: 0, away: 0, failing: 0 };
 /** Of the fast slots: while more attempts are slow, the order of those that wait is another one. */
@@ -206,7 +206,8 @@ export class SlotPool {
     const known = this.#quickSince.get(share);
     if (known !== undefined) return known;
     const older = Math.floor(this.#held.size * (1 - this.#free / scarce));
-    const since = [...this.#held][older]?.startedAt ?? Number.POSITIVE_INFINITY;
+    const begun = [...this.#held][older]?.startedAt ?? Number.POSITIVE_INFINITY;
+    const since = Math.min(begun, this.#clock.monotonic() - (MAX_SPEED_AGE_MS * this.#free) / scarce);
     this.#quickSince.set(share, since);
     return since;
   }
