@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer as createRawTlsServer } from 'node:tls';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { makeAuthority } from '../support/certificates.ts';
 import { useFolder } from '../support/fixtures.ts';
@@ -244,6 +245,33 @@ describe('a TLS endpoint', () => {
     expect(detail).toBe('the TLS handshake failed (ERR_TLS_CERT_ALTNAME_INVALID)');
   });
 });
+
+test.each(['http', 'https'])(
+  'an endpoint that reads nothing leaves no part of the request in the kernel, over %s',
+  async (scheme) => {
+    const authority = makeAuthority(folder, `ca-${scheme}`);
+    const pair = authority.issue('unread', 'IP:127.0.0.1');
+    let accepted: Socket | undefined;
+    const keys = { cert: readFileSync(pair.cert), key: readFileSync(pair.key) };
+    const server = scheme === 'http' ? createServer() : createRawTlsServer(keys);
+    server.on(scheme === 'http' ? 'connection' : 'secureConnection', (socket: Socket) => {
+      accepted = socket.pause();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    const url = `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const body = Buffer.alloc(16 * 1_024 * 1_024);
+    const sender = openSender({ ca: readFileSync(authority.ca, 'utf8') });
+    const ended = sendTo(sender, { url, timeout: 300 }, { body });
+    await until(() => accepted);
+    const codes: unknown[] = [];
+    accepted?.on('error', (error) => codes.push((error as NodeJS.ErrnoException).code));
+    expect(await ended).toMatchObject({ outcome: 'timeout', isSent: true });
+    accepted?.resume();
+    await until(() => accepted?.destroyed === true);
+    expect(codes).toEqual(['ECONNRESET']);
+  },
+);
 
 test('any bytes, in any pieces, end the attempt, and only a valid status line gives it a status', async () => {
   const line = fc.constantFrom(

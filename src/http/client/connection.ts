@@ -47,6 +47,8 @@ export interface ConnectionOwner {
 
 /** How long before the server's idle timeout a connection is closed, so that no request crosses the server's close. */
 const IDLE_MARGIN_MS: Milliseconds = 1_000;
+/** So much of a request fits into the buffers of any server. */
+const MAX_SMALL_BYTES = 16_384;
 const CLOSED = 'ECONNRESET';
 /** An alert may follow the handshake, such as the one about a missing client certificate. */
 const TLS_ERROR = /^ERR_(?:SSL|TLS)_/;
@@ -63,6 +65,8 @@ export class Connection implements ParserEvents {
   #socket: Socket | undefined;
   /** The body that is still being sent. */
   #bodyWriter: BodyWriter | undefined;
+  /** What was sent may not have been read, and is discarded. */
+  #mayBeUnread = false;
   #isClosed = false;
   #isReused = false;
   /** With its framing. */
@@ -103,6 +107,7 @@ export class Connection implements ParserEvents {
     this.#isClosed = true;
     this.#takeJob();
     this.#bodyWriter?.stop();
+    if (this.#mayBeUnread) discardUnread(this.#socket);
     this.#opening.cancel();
     this.#socket?.destroy();
     this.#owner.onClosed(this, this.#isUpgraded);
@@ -197,6 +202,7 @@ export class Connection implements ParserEvents {
     if (leaseEndsAt !== undefined && this.#deadline + LEASE_MARGIN_MS > leaseEndsAt)
       return this.#fail('timeout', 'the lease ends before the app would time out');
     job.isSent = true;
+    this.#mayBeUnread = this.#owner.limits.discardsUnread === true;
     this.#parser.expect(request.method, request.isUpgrade === true);
     writeRequest(socket, request);
     if (!Buffer.isBuffer(body)) this.#send(socket, body, false);
@@ -265,7 +271,10 @@ export class Connection implements ParserEvents {
     const socket = this.#socket as Socket;
     this.#reader.endResponse();
     const isRequestWritten = this.#bodyWriter === undefined && socket.writableLength === 0;
-    this.#takeJob()?.listener.onEnd(this.#parser.trailers, isRequestWritten);
+    const job = this.#takeJob();
+    // A server can respond before it reads a body, and never read it.
+    this.#mayBeUnread &&= !isRequestWritten || (job?.request.body.length ?? 0) > MAX_SMALL_BYTES;
+    job?.listener.onEnd(this.#parser.trailers, isRequestWritten);
     const now = this.#owner.clock.monotonic();
     const { maxAge } = this.#owner.limits;
     const isOld = maxAge !== undefined && now - this.#startedAt >= maxAge;
@@ -321,4 +330,17 @@ export class Connection implements ParserEvents {
 function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
   const hint = hintSeconds * 1_000;
   return Math.min(atMost, Math.max(hint - IDLE_MARGIN_MS, hint / 2));
+}
+
+interface TcpHandle {
+  close: unknown;
+  readonly reset?: unknown;
+}
+
+/** The kernel keeps what the server did not read for minutes after the socket is closed, unless it is reset. */
+function discardUnread(socket: Socket | undefined): void {
+  const { _handle: handle } = (socket ?? {}) as { readonly _handle?: (TcpHandle & { readonly _parent?: TcpHandle }) | null };
+  // With TLS, it is the one below. While a shutdown is under way, it cannot be reset.
+  const tcp = handle?._parent ?? handle;
+  if (tcp?.reset !== undefined && socket?.writableEnded === false) tcp.close = tcp.reset;
 }

@@ -86,6 +86,8 @@ export interface UpstreamLimits {
   readonly maxHeadBytes: number;
   /** The maximum size of a response in bytes, with its framing, if it does not arrive at once; undefined: none. */
   readonly maxResponseBytes?: number | undefined;
+  /** Resets a connection that closes during an exchange, or after a large body: the server may never read it. */
+  readonly discardsUnread?: boolean;
 }
 
 /** The limits, and a host of the config: an app. */

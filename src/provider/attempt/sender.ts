@@ -164,6 +164,7 @@ export class HttpSender implements Sender {
         maxConnections: Number.MAX_SAFE_INTEGER,
         maxHeadBytes: MAX_HEAD_BYTES,
         maxResponseBytes: MAX_RESPONSE_BYTES,
+        discardsUnread: true,
       };
       const common = ['Host', authority, 'User-Agent', `sidegate/${this.#version}`, 'Accept', '*/*'];
       return {
