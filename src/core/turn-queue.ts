@@ -14,6 +14,11 @@ export class TurnQueue<Entry> {
     return undefined;
   }
 
+  /** The next one of each group. */
+  *firsts(): Iterable<Entry> {
+    for (const [first] of this.#groups.values()) if (first !== undefined) yield first;
+  }
+
   /** Adds an entry at the end of its group. One that is in the queue keeps its place. */
   add(group: string, entry: Entry): void {
     if (this.#groupOf.has(entry)) return;

@@ -30,6 +30,11 @@ export class WaitLine<Request, Grant> {
     return this.#places;
   }
 
+  /** Of each group, in turns. */
+  firsts(): Iterable<LinePlace<Request, Grant>> {
+    return this.#places.firsts();
+  }
+
   get first(): LinePlace<Request, Grant> | undefined {
     return this.#places.first;
   }

@@ -25,8 +25,8 @@ afterEach(async () => {
 
 type Engine = 'SQLite' | 'PostgreSQL';
 
-async function toSections(engine: Engine, port: number): Promise<Sections> {
-  const endpoints = Array.from({ length: 20 }, (_, index) => ({
+async function toSections(engine: Engine, port: number, count = 20): Promise<Sections> {
+  const endpoints = Array.from({ length: count }, (_, index) => ({
     name: `endpoint-${index}`,
     url: `http://127.0.0.1:${app.port}/hooks/${index}`,
     secret: { file: 'secret' },
@@ -72,6 +72,58 @@ describe.skipIf(NO_CGROUPS !== undefined)('a sidecar with 192 MiB', () => {
     const request = 'GET /v1/endpoints?limit=250 HTTP/1.1\r\nHost: localhost\r\n\r\n';
     await floodPipelined({ port, connections: READERS, milliseconds: FLOOD_MS, request, reads: false });
     await until(async () => (await call(port, 'GET', '/v1/endpoints?limit=1')).status === 200);
+    expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
+  });
+});
+
+/** Endpoints of one tenant that get each of its events. */
+const FAN_OUT = 100;
+const LARGE_EVENTS = 8;
+
+describe.skipIf(NO_CGROUPS !== undefined)('a sidecar with 128 MiB', () => {
+  test('survives large events for many endpoints of a tenant that respond, and then hang, while others get theirs', async () => {
+    let [large, small, isHanging] = [0, 0, false];
+    app.handler = (request, response) => {
+      app.received.length = 0;
+      if (request.url === '/small') small++;
+      else large++;
+      if (request.url === '/small' || !isHanging) response.end();
+    };
+    const port = await findFreePort();
+    gate = await startGateInCgroup(128, await toSections('SQLite', port, 0));
+    const reach = (look: () => boolean) =>
+      until(() => {
+        if (gate?.isAlive() !== true) throw new Error('the sidecar was killed');
+        return look();
+      });
+    const create = async (id: string, tenant: string, path: string): Promise<void> => {
+      const { status } = await call(port, 'POST', '/v1/endpoints', { id, tenant, url: `http://127.0.0.1:${app.port}${path}` });
+      expect(status).toBe(201);
+    };
+    for (let index = 0; index < FAN_OUT; index++) await create(`large-${index}`, 'large', `/large/${index}`);
+    await create('small', 'other', '/small');
+    const post = async (tenant: string, data: object): Promise<void> => {
+      const { status } = await call(port, 'POST', '/v1/events', { type: 'invoice.paid', tenant, data });
+      expect(status).toBe(202);
+    };
+    await post('other', {});
+    await reach(() => small === 1);
+    for (let count = 1; count <= LARGE_EVENTS; count++) {
+      await post('large', DATA);
+      // The first one proves the endpoints; the others come at once.
+      if (count === 1 || count === LARGE_EVENTS) await reach(() => large === count * FAN_OUT);
+    }
+    isHanging = true;
+    const waits: number[] = [];
+    for (let count = 0; count < LARGE_EVENTS; count++) {
+      await post('large', DATA);
+      const before = small;
+      await post('other', {});
+      const start = performance.now();
+      await reach(() => small === before + 1);
+      waits.push(performance.now() - start);
+    }
+    expect(Math.max(...waits)).toBeLessThan(2_000);
     expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
   });
 });

@@ -31,7 +31,7 @@ export interface AttemptResult {
 
 export interface Sender {
   /**
-   * Signs with the current time and sends; never rejects. Aborting ends it with `aborted`. Connections are kept for as long as `endpoint`
+   * Signs with the current time and sends; never rejects. Aborting ends it with `aborted`. Nothing uses the body afterwards. Connections are kept for as long as `endpoint`
    * is the same object, as the registry returns it until the endpoint changes.
    */
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult>;

@@ -1,4 +1,5 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
 import type { Waiting } from '../../core/wait-line.ts';
@@ -67,6 +68,8 @@ export class LaneRun {
   readonly #context: LaneContext;
   readonly #clock: Clock;
   readonly #lane: Lane;
+  /** Of what this run holds, also if the config gives the endpoint another one meanwhile. */
+  readonly #tenant: string | undefined;
   #endAt: Milliseconds = 0;
   /** Without those that only have to be settled; the oldest first. */
   readonly #attempts = new Set<InFlight>();
@@ -106,6 +109,7 @@ export class LaneRun {
     this.#context = context;
     this.#clock = context.clock;
     this.#lane = lane;
+    this.#tenant = endpoint.tenant;
     this.#state = toCurrentState(lane.state, endpoint);
   }
 
@@ -181,11 +185,11 @@ export class LaneRun {
     if (this.#inFlight >= ((fresh && limits.fresh) ?? limits.concurrency)) return this.#makeRoom(endpoint, limits, fresh);
     const delivery = fresh ?? this.#findNext(limits);
     if (delivery !== this.#slotFor) this.#dropSlot();
-    if (delivery === undefined) return this.#take(limits, endpoint);
+    if (delivery === undefined) return this.#take(limits);
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
     const { slots } = this.#context;
     const kind = slots.toKind(endpoint.id, toHealth(this.#state));
-    const request = { endpoint: endpoint.id, tenant: endpoint.tenant, kind, bytes: toBytes(delivery) };
+    const request = { endpoint: endpoint.id, tenant: this.#tenant, kind, bytes: toBytes(delivery) };
     this.#slotFor = delivery;
     this.#slot ??= slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);
@@ -225,7 +229,7 @@ export class LaneRun {
     if (mayStart && this.#taken.length > most) this.#returnTaken();
     const { budget } = this.#context;
     // Without memory for them, what is taken has to be sent first.
-    const reserved = mayStart ? budget.reserve(most) : 0;
+    const reserved = mayStart ? budget.reserve(most, this.#tenant) : 0;
     const count = reserved === 0 ? 0 : await this.#takeInto(reserved, 'fresh');
     this.#freshPoll = count > 0 ? MIN_FRESH_POLL_MS : Math.min(MAX_FRESH_POLL_MS, 2 * this.#freshPoll);
     this.#nextFreshTakeAt = this.#clock.monotonic() + this.#freshPoll;
@@ -244,7 +248,7 @@ export class LaneRun {
       if (isNeeded) {
         hanging.gaveWay = true;
         hanging.abort.abort();
-      } else if (now >= this.#nextTakeAt) return this.#take({ ...limits, suspects: 0 }, endpoint);
+      } else if (now >= this.#nextTakeAt) return this.#take({ ...limits, suspects: 0 });
     }
     return this.#waitForChange(Math.max(1, this.#nextFreshTakeAt - now));
   }
@@ -278,7 +282,7 @@ export class LaneRun {
     return this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
   }
 
-  async #take({ concurrency, suspects, others, fresh }: Limits, { tenant }: Endpoint): Promise<Step> {
+  async #take({ concurrency, suspects, others, fresh }: Limits): Promise<Step> {
     const only = this.#suspectsInFlight < suspects ? undefined : others;
     if (only === undefined ? this.#isDrained : this.#isDrainedOfFirsts) {
       if (this.#inFlight === 0) return END;
@@ -287,7 +291,8 @@ export class LaneRun {
       if (left > 0) return this.#waitForChange(left);
     }
     const { budget, slots } = this.#context;
-    const reserved = budget.reserve(concurrency) || ((await this.#waitFor(slots.waitForMemory(concurrency, tenant))) ?? 0);
+    const reserved =
+      budget.reserve(concurrency, this.#tenant) || ((await this.#waitFor(slots.waitForMemory(concurrency, this.#tenant))) ?? 0);
     // Freed memory can come after the end of the slice.
     if (reserved === 0) return MORE;
     const count = await this.#takeInto(reserved, only);
@@ -307,7 +312,7 @@ export class LaneRun {
       this.#taken.push(...deliveries);
       return deliveries.length;
     } finally {
-      this.#context.budget.settle(reserved, bytes);
+      this.#context.budget.settle(reserved, bytes, this.#tenant);
     }
   }
 
@@ -361,7 +366,7 @@ export class LaneRun {
   #skip(delivery: Delivery): Step {
     this.#dropSlot();
     this.#taken.splice(this.#taken.indexOf(delivery), 1);
-    this.#context.budget.release(toBytes(delivery));
+    this.#context.budget.release(toBytes(delivery), this.#tenant);
     this.#inFlight++;
     this.#context.hooks.onSkipped(this.#lane.endpoint, 1);
     const { event, attempt } = delivery;
@@ -376,6 +381,8 @@ export class LaneRun {
     this.#attempts.add(attempt);
     try {
       const ended = await this.#context.sender.send(delivery, endpoint, attempt.abort.signal);
+      // As garbage, it would count in no budget: a burst would leave tens of megabytes.
+      freeChunk(delivery.body);
       slot.end();
       this.#attempts.delete(attempt);
       this.#suspectsInFlight -= suspects;
@@ -447,14 +454,17 @@ export class LaneRun {
   #dropSlot(): void {
     if (this.#slot === undefined) return;
     this.#slot.release();
-    this.#context.budget.release(-this.#slot.bytes);
+    this.#context.budget.release(-this.#slot.bytes, this.#tenant);
     this.#slot = undefined;
   }
 
   /** They stay due. */
   #returnTaken(): void {
     this.#dropSlot();
-    this.#context.budget.release(this.#taken.reduce((sum, delivery) => sum + toBytes(delivery), 0));
+    this.#context.budget.release(
+      this.#taken.reduce((sum, delivery) => sum + toBytes(delivery), 0),
+      this.#tenant,
+    );
     this.#lane.giveBack(this.#taken);
     this.#taken.length = 0;
     this.#isDrained = this.#isDrainedOfFirsts = false;

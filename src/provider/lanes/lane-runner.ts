@@ -92,7 +92,9 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState): Prom
 /** Some deliveries may be too young to be skipped. `isLast`: no others are due. */
 async function skipSome({ budget, slots, clock }: LaneContext, lane: Lane, state: LaneState) {
   const now = clock.now();
-  const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, undefined, SKIP_SLICE_MS).granted) ?? 0);
+  const tenant = undefined;
+  const reserved =
+    budget.reserve(SKIP_BATCH, tenant) || ((await slots.waitForMemory(SKIP_BATCH, tenant, SKIP_SLICE_MS).granted) ?? 0);
   if (reserved === 0) return { taken: 0, skipped: 0, isLast: true };
   try {
     const deliveries = await lane.take(reserved, now);
@@ -102,6 +104,6 @@ async function skipSome({ budget, slots, clock }: LaneContext, lane: Lane, state
     if (settled.length > 0) await lane.settle(settled, state);
     return { taken: deliveries.length, skipped: old.length, isLast: deliveries.length < reserved };
   } finally {
-    budget.settle(reserved, 0);
+    budget.settle(reserved, 0, tenant);
   }
 }

@@ -1,14 +1,45 @@
-/** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. */
+/** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. Tenants have parts. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type Waiting, WaitLine } from '../../core/wait-line.ts';
 
+/** What each tenant holds of something that all share. If there are several, a tenant gets more only while it then holds at most what is free. */
+export class TenantParts {
+  readonly #held = new Map<string, number>();
+  /** The first that asked. */
+  #first: string | undefined;
+  #hasOthers = false;
+
+  held(tenant = ''): number {
+    return this.#held.get(tenant) ?? 0;
+  }
+
+  add(tenant = '', amount: number): void {
+    const held = this.held(tenant) + amount;
+    if (held === 0) this.#held.delete(tenant);
+    else this.#held.set(tenant, held);
+  }
+
+  /** How many of `size` each the tenant may have in addition to what it holds, of `free`. */
+  most(tenant = '', size: number, free: number): number {
+    this.#first ??= tenant;
+    this.#hasOthers ||= this.#first !== tenant;
+    return Math.floor(this.#hasOthers ? (free - this.held(tenant) + size) / (2 * size) : free / size);
+  }
+}
+
+interface Reservation {
+  readonly most: number;
+  readonly tenant: string | undefined;
+}
+
 export class MemoryBudget {
-  readonly #line: WaitLine<number, number>;
+  readonly #line: WaitLine<Reservation, number>;
+  readonly #parts = new TenantParts();
   readonly #bytes: number;
   #unit: number;
   #free: number;
-  /** Reservations, in deliveries. */
-  #reserved = 0;
+  /** Reservations of each tenant, in deliveries. */
+  readonly #reserved = new Map<string | undefined, number>();
 
   /** `largest`: of one delivery. Its size is known only after it was taken; until then it counts as this. */
   constructor(bytes: number, largest: number, clock: Clock) {
@@ -29,40 +60,59 @@ export class MemoryBudget {
 
   /** Changes the size of the largest delivery, also of what is reserved. */
   setLargest(largest: number): void {
-    const capacity = Math.max(this.#bytes, largest) - Math.max(this.#bytes, this.#unit);
-    const reserved = this.#reserved * (largest - this.#unit);
+    const more = largest - this.#unit;
+    this.#free += Math.max(this.#bytes, largest) - Math.max(this.#bytes, this.#unit);
     this.#unit = largest;
-    this.release(capacity - reserved);
+    for (const [tenant, reserved] of this.#reserved) this.#hold(reserved * more, tenant);
+    this.#admit();
   }
 
-  /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. */
-  reserve(most: number): number {
-    return this.#line.length > 0 ? 0 : this.#reserveNow(most);
+  /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. It overtakes nobody who could have it. */
+  reserve(most: number, tenant: string | undefined): number {
+    const reserved = Math.max(0, Math.min(most, this.#parts.most(tenant, this.#unit, this.#free)));
+    this.#hold(reserved * this.#unit, tenant);
+    this.#note(reserved, tenant);
+    return reserved;
   }
 
   wait(most: number, tenant: string | undefined, atMost?: Milliseconds): Waiting<number> {
-    return this.#line.join(most, tenant, atMost);
+    return this.#line.join({ most, tenant }, tenant, atMost);
   }
 
   /** Replaces a reservation by the size of what was taken. */
-  settle(reserved: number, bytes: number): void {
-    this.#reserved -= reserved;
-    this.release(reserved * this.#unit - bytes);
+  settle(reserved: number, bytes: number, tenant: string | undefined): void {
+    this.#note(-reserved, tenant);
+    this.release(reserved * this.#unit - bytes, tenant);
   }
 
-  release(bytes: number): void {
-    this.#free += bytes;
-    for (let place = this.#line.first; place !== undefined; place = this.#line.first) {
-      const reserved = this.#reserveNow(place.request);
-      if (reserved === 0) return;
-      place.end(reserved);
+  release(bytes: number, tenant: string | undefined): void {
+    this.#hold(-bytes, tenant);
+    this.#admit();
+  }
+
+  #hold(bytes: number, tenant: string | undefined): void {
+    this.#free -= bytes;
+    this.#parts.add(tenant, bytes);
+  }
+
+  #note(reserved: number, tenant: string | undefined): void {
+    const all = (this.#reserved.get(tenant) ?? 0) + reserved;
+    if (all === 0) this.#reserved.delete(tenant);
+    else this.#reserved.set(tenant, all);
+  }
+
+  #admit(): void {
+    while (this.#line.length > 0 && this.#free >= this.#unit) if (!this.#admitOne()) return;
+  }
+
+  /** The next one whose tenant may have more. */
+  #admitOne(): boolean {
+    for (const { request, end } of this.#line.firsts()) {
+      const reserved = this.reserve(request.most, request.tenant);
+      if (reserved === 0) continue;
+      end(reserved);
+      return true;
     }
-  }
-
-  #reserveNow(most: number): number {
-    const reserved = Math.max(0, Math.min(most, Math.floor(this.#free / this.#unit)));
-    this.#free -= reserved * this.#unit;
-    this.#reserved += reserved;
-    return reserved;
+    return false;
   }
 }

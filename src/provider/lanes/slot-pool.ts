@@ -1,13 +1,14 @@
 /**
  * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond, or respond slowly, cannot use up what the others
  * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that are
- * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots than are free.
+ * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots than are free, and
+ * none more bytes.
  * The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { type LinePlace, type Waiting, WaitLine } from '../../core/wait-line.ts';
 import type { Health } from './lane-state.ts';
-import type { MemoryBudget } from './memory-budget.ts';
+import { type MemoryBudget, TenantParts } from './memory-budget.ts';
 
 /** An attempt that takes longer is slow. */
 const MAX_QUICK_MS: Milliseconds = 1_000;
@@ -73,7 +74,6 @@ const UNPROVEN_SHARE = 0.75;
 const WAITING_SHARE = 0.25;
 
 interface HeldSlot extends SlotRequest {
-  readonly tenant: string;
   readonly startedAt: Milliseconds;
   isSlow: boolean;
   /** Its endpoint counts as slow for it. */
@@ -95,12 +95,11 @@ export class SlotPool {
   /** Oldest first. */
   readonly #held = new Set<HeldSlot>();
   readonly #fast = { proven: new Set<HeldSlot>(), unproven: new Set<HeldSlot>() };
-  readonly #heldBy = new Map<string, number>();
+  readonly #parts = new TenantParts();
   /** The results of `#toQuickSince` until a slot is given or returned. */
   readonly #quickSince = new Map<number, Milliseconds>();
-  /** Two at most, which is enough to know that there are several. */
-  readonly #tenants = new Set<string>();
   #slowBytes = 0;
+  readonly #slowParts = new TenantParts();
   readonly #lines: Readonly<Record<SlotKind, WaitLine<SlotRequest, Slot>>>;
   #isFirstNext = true;
   /** The next kind to be admitted first. */
@@ -180,22 +179,20 @@ export class SlotPool {
   }
 
   #hold(request: SlotRequest): Slot | undefined {
-    const { kind, bytes } = request;
+    const { kind } = request;
     if (!this.#mayHold(request)) return undefined;
     const isFree =
       kind === 'proven' || kind === 'unproven'
         ? this.#makeRoom(kind)
-        : this.#slow < this.#maxOfSlow && this.#fitsSlow(bytes, SLOW_SHARE);
+        : this.#slow < this.#maxOfSlow && this.#fitsSlow(request, SLOW_SHARE);
     return isFree ? this.#holdNow(request) : undefined;
   }
 
   /** A tenant never holds more slots than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
-  #mayHold({ kind, endpoint, tenant = '' }: SlotRequest): boolean {
-    if (this.#tenants.size < 2) this.#tenants.add(tenant);
-    const held = this.#heldBy.get(tenant) ?? 0;
-    if (this.#tenants.size > 1 && held >= this.#free) return false;
+  #mayHold({ kind, endpoint, tenant }: SlotRequest): boolean {
+    if (this.#parts.most(tenant, 1, this.#free) < 1) return false;
     // Half of the last slots are for tenants without one: their endpoints may seldom have events.
-    const share = held === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
+    const share = this.#parts.held(tenant) === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
     return this.#speeds.quickAt(endpoint) >= this.#toQuickSince(share);
   }
 
@@ -218,16 +215,17 @@ export class SlotPool {
   }
 
   /** One of any size always fits. */
-  #fitsSlow(bytes: number, share = 1): boolean {
-    return this.#slow === 0 || this.#slowBytes + bytes <= share * this.#maxSlowBytes;
+  #fitsSlow({ bytes, tenant }: SlotRequest, share = 1): boolean {
+    const most = this.#slowParts.most(tenant, bytes, share * this.#maxSlowBytes - this.#slowBytes);
+    return this.#slow === 0 || most >= 1;
   }
 
   #holdNow(request: SlotRequest): Slot {
-    const { kind, tenant = '' } = request;
-    const held = { ...request, tenant, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false, isReleased: false };
+    const { kind, tenant } = request;
+    const held = { ...request, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false, isReleased: false };
     this.#held.add(held);
     this.#quickSince.clear();
-    this.#heldBy.set(tenant, (this.#heldBy.get(tenant) ?? 0) + 1);
+    this.#parts.add(tenant, 1);
     if (kind === 'proven' || kind === 'unproven') this.#fast[kind].add(held);
     else this.#makeSlow(held);
     const end = (): void => {
@@ -253,8 +251,13 @@ export class SlotPool {
 
   #makeSlow(held: HeldSlot): void {
     held.isSlow = true;
-    this.#slowBytes += held.bytes;
-    this.#budget.release(held.bytes);
+    this.#addSlowBytes(held.bytes, held.tenant);
+    this.#budget.release(held.bytes, held.tenant);
+  }
+
+  #addSlowBytes(bytes: number, tenant: string | undefined): void {
+    this.#slowBytes += bytes;
+    this.#slowParts.add(tenant, bytes);
   }
 
   #release(held: HeldSlot): void {
@@ -262,15 +265,13 @@ export class SlotPool {
     held.isReleased = true;
     this.#held.delete(held);
     this.#quickSince.clear();
-    const left = (this.#heldBy.get(held.tenant) ?? 0) - 1;
-    if (left > 0) this.#heldBy.set(held.tenant, left);
-    else this.#heldBy.delete(held.tenant);
+    this.#parts.add(held.tenant, -1);
     if (held.isSlow) {
-      this.#slowBytes -= held.bytes;
+      this.#addSlowBytes(-held.bytes, held.tenant);
     } else {
       this.#fast.proven.delete(held);
       this.#fast.unproven.delete(held);
-      this.#budget.release(held.bytes);
+      this.#budget.release(held.bytes, held.tenant);
     }
     this.#admit();
   }
@@ -282,7 +283,7 @@ export class SlotPool {
     for (const kind of kinds) {
       for (const held of this.#fast[kind]) {
         if (now - held.startedAt < MAX_FAST_AGE_MS[kind]) break;
-        if (!this.#fitsSlow(held.bytes)) continue;
+        if (!this.#fitsSlow(held)) continue;
         if (kind === 'proven') this.#noteOne(held, now);
         this.#fast[kind].delete(held);
         this.#makeSlow(held);

@@ -82,8 +82,8 @@ export interface Batch {
 export interface BatchReply {
   /** JSON of `Reply[]`. */
   readonly replies: string;
-  /** The bodies of all taken deliveries and read events, one after the other. */
-  readonly bodies: ArrayBuffer;
+  /** The bodies of all taken deliveries and read events: the small ones after each other in the first buffer, then one for each large one. */
+  readonly bodies: ArrayBuffer[];
 }
 
 /** The first message of the thread. */

@@ -390,7 +390,7 @@ const SHARES = {
   accepting: [1 / 16, 16 * MIB],
   /** The same for what the store takes, and what it is asked for. It also bounds a transaction, which everything else waits for. */
   storing: [1 / 16, 8 * MIB],
-  /** Deliveries that wait or have young attempts. A body that is sent is in one buffer. */
+  /** Deliveries that wait or have young attempts. A body that is sent is in one buffer, and the kernel holds what the endpoint did not read, up to 1.3 times that. */
   waiting: [1 / 8, 32 * MIB],
   /** Deliveries of slow attempts. */
   slow: [1 / 4, 64 * MIB],

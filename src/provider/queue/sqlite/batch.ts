@@ -1,4 +1,5 @@
 /** Executes a message of operations. */
+import { freeChunk, MIN_FREED_BYTES, toOwnBytes } from '../../../core/chunk-memory.ts';
 import type { Batch, BatchReply } from '../messages.ts';
 import type { Operation, Reply, Store, Task } from '../sql/store.ts';
 
@@ -8,13 +9,33 @@ export async function executeBatch(store: Store, batch: Batch): Promise<BatchRep
   const replies: Reply[] = [];
   const writes = findWrites(store, operations, batch.bodies);
   const written = writes.length === 0 ? [] : await store.write(writes);
+  freeChunk(Buffer.from(batch.bodies));
   for (let i = 0; i < writes.length; i++) replies[writes[i]?.index ?? 0] = written[i] as Reply;
   const bodies: Uint8Array[] = [];
   for (let index = 0; index < operations.length; index++) {
     const operation = operations[index] as Operation;
     if (!store.isWrite(operation)) replies[index] = await store.read(operation, bodies);
   }
-  return { replies: JSON.stringify(replies), bodies: packBytes(bodies) };
+  return { replies: JSON.stringify(replies), bodies: packReply(bodies) };
+}
+
+/** Of a reply: the small bodies in one buffer, and each large one in the memory that SQLite copied it to. */
+function packReply(bodies: readonly Uint8Array[]): ArrayBuffer[] {
+  const isSmall = ({ length }: Uint8Array): boolean => length < MIN_FREED_BYTES;
+  const large = bodies.filter((body) => !isSmall(body)).map(({ buffer }) => buffer as ArrayBuffer);
+  return [packBytes(bodies.filter(isSmall)), ...large];
+}
+
+/** Returns a function that takes the next body of a reply, in its order, and copies small ones. */
+export function createUnpacker([packed = new ArrayBuffer(0), ...large]: readonly ArrayBuffer[]): (length: number) => Buffer {
+  let offset = 0;
+  let next = 0;
+  return (length) => {
+    if (length >= MIN_FREED_BYTES) return Buffer.from(large[next++] as ArrayBuffer);
+    const view = Buffer.from(packed, offset, length);
+    offset += length;
+    return toOwnBytes(view);
+  };
 }
 
 /** The writes, with their places in the batch. */

@@ -32,7 +32,7 @@ async function serve(port: Port): Promise<void> {
 
 async function answer(port: Port, store: Store, batch: Batch): Promise<void> {
   const reply = await executeBatch(store, batch);
-  port.postMessage(reply, [reply.bodies]);
+  port.postMessage(reply, reply.bodies);
 }
 
 if (parentPort !== null) runDetached(serve(parentPort));

@@ -1,6 +1,5 @@
 /** Sends operations to the thread that has the database: all of one turn of the event loop in one message, which is one transaction. */
 import { Worker } from 'node:worker_threads';
-import { toOwnBytes } from '../../../core/chunk-memory.ts';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onceEvent, onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
@@ -15,7 +14,7 @@ import {
   type WithBodies,
   watchAvailability,
 } from '../store-client.ts';
-import { packBytes, splitBytes } from './batch.ts';
+import { createUnpacker, packBytes } from './batch.ts';
 import { describeHolder, prepareQueueFile } from './queue-file.ts';
 
 /** The worker's file: beside this one in the sources, beside the bundle otherwise. */
@@ -172,7 +171,7 @@ class WorkerClient implements StoreClient {
     const calls = this.#sent;
     this.#sent = [];
     if (!this.#isClosing) this.#worker.unref();
-    let offset = 0;
+    const unpack = createUnpacker(bodies);
     for (let i = 0; i < calls.length; i++) {
       const [call, reply] = [calls[i] as Call, replies[i]];
       if (reply === undefined) continue;
@@ -181,9 +180,7 @@ class WorkerClient implements StoreClient {
         continue;
       }
       const lengths = findBodyLengths(call.operation.kind, reply.result);
-      const views = lengths.length === 0 ? NO_BODIES : splitBytes(bodies, lengths, offset).map(toOwnBytes);
-      for (const length of lengths) offset += length;
-      call.resolve(reply.result as never, views);
+      call.resolve(reply.result as never, lengths.length === 0 ? NO_BODIES : lengths.map(unpack));
     }
     const hasWrite = calls.some(({ operation: { kind } }) => kind === 'append' || kind === 'settle');
     this.#noteAvailability(replies, hasWrite);

@@ -276,7 +276,7 @@ test('does not spin while an old attempt cannot become slow', async () => {
 test('counts the memory of fast attempts only, until they end or become slow', async () => {
   const { clock, budget, hold } = openPool(1, 3);
   const free = budget.free;
-  budget.settle(budget.reserve(3), 3 * MIB);
+  budget.settle(budget.reserve(3, 'a'), 3 * MIB, 'a');
   expect(budget.free).toBe(free - 3 * MIB);
   const first = hold('proven', MIB);
   await clock.advance(1_000);
@@ -290,44 +290,44 @@ test('counts the memory of fast attempts only, until they end or become slow', a
 
 test('reserves memory in the order of waiting, and as much as there is', async () => {
   const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
-  expect(budget.reserve(3)).toBe(3);
-  expect(budget.reserve(3)).toBe(1);
-  expect(budget.reserve(1)).toBe(0);
+  expect(budget.reserve(3, 'a')).toBe(3);
+  expect(budget.reserve(3, 'a')).toBe(1);
+  expect(budget.reserve(1, 'a')).toBe(0);
   const [first, second] = [budget.wait(4, 'a', 60_000), budget.wait(1, 'a', 60_000)];
-  budget.settle(2, 0);
+  budget.settle(2, 0, 'a');
   await expect(first.granted).resolves.toBe(2);
-  expect(budget.reserve(1), 'overtakes').toBe(0);
-  budget.settle(2, 1_000);
+  expect(budget.reserve(1, 'a'), 'overtakes').toBe(0);
+  budget.settle(2, 1_000, 'a');
   await expect(second.granted).resolves.toBe(1);
 });
 
 test('reserves no memory while deliveries that are larger than expected are held', () => {
   const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
-  budget.settle(budget.reserve(1), 3 * MIB);
+  budget.settle(budget.reserve(1, 'a'), 3 * MIB, 'a');
   expect(budget.free).toBe(-2 * MIB);
-  expect(budget.reserve(1)).toBe(0);
-  budget.release(3 * MIB);
-  expect(budget.reserve(1)).toBe(1);
+  expect(budget.reserve(1, 'a')).toBe(0);
+  budget.release(3 * MIB, 'a');
+  expect(budget.reserve(1, 'a')).toBe(1);
 });
 
 test('counts what is reserved as large as the largest delivery is now, and gives back exactly that', async () => {
   const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
-  expect(budget.reserve(2)).toBe(2);
+  expect(budget.reserve(2, 'a')).toBe(2);
   budget.setLargest(MIB / 2);
   expect(budget.free).toBe(0);
   const waiting = budget.wait(1, 'a');
-  budget.settle(1, 1_000);
+  budget.settle(1, 1_000, 'a');
   expect(budget.free).toBe(MIB / 2 - 1_000);
   budget.setLargest(MIB / 8);
   await expect(waiting.granted).resolves.toBe(1);
-  budget.settle(1, 0);
-  budget.settle(1, 0);
-  budget.release(1_000);
+  budget.settle(1, 0, 'a');
+  budget.settle(1, 0, 'a');
+  budget.release(1_000, 'a');
   expect(budget.free).toBe(MIB);
   // One of any size can be taken.
   budget.setLargest(3 * MIB);
-  expect(budget.reserve(2)).toBe(1);
-  budget.settle(1, 0);
+  expect(budget.reserve(2, 'a')).toBe(1);
+  budget.settle(1, 0, 'a');
   budget.setLargest(MIB / 4);
   expect(budget.free).toBe(MIB);
 });
@@ -403,4 +403,33 @@ test.each([
     await clock.advance(1_000);
     expect(await served, name).toBe(true);
   }
+});
+
+test('gives a tenant further memory only while it then holds at most what is free, and others pass those of it that wait', async () => {
+  const budget = new MemoryBudget(4 * MIB, MIB / 4, new FakeClock());
+  budget.settle(budget.reserve(1, 'other'), 0, 'other');
+  expect(budget.reserve(20, 'many')).toBe(8);
+  expect(budget.reserve(1, 'many')).toBe(0);
+  const waiting = budget.wait(2, 'many');
+  const other = budget.wait(2, 'other');
+  expect(budget.reserve(3, 'third')).toBe(3);
+  budget.settle(3, 3 * MIB, 'third');
+  // Less is free than one delivery can have.
+  expect(budget.reserve(1, 'other')).toBe(0);
+  budget.release(3 * MIB, 'third');
+  await expect(other.granted).resolves.toBe(2);
+  budget.settle(8, 0, 'many');
+  await expect(waiting.granted).resolves.toBe(2);
+  budget.settle(2, 0, 'many');
+  budget.settle(2, 0, 'other');
+  expect(budget.free).toBe(4 * MIB);
+});
+
+test('leaves bytes of slow attempts to other tenants', () => {
+  const { pool } = openPool(2, 1_000);
+  const take = (tenant: string) => pool.take({ endpoint: tenant, tenant, kind: 'slow', bytes: MIB });
+  take('other')?.release();
+  for (let i = 0; i < 24; i++) expect(take('many'), `${i}`).toBeDefined();
+  expect(take('many')).toBeUndefined();
+  expect(take('other')).toBeDefined();
 });
