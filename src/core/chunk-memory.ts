@@ -1,7 +1,7 @@
 /** Frees the memory of chunks that were passed on, without waiting for the garbage collector, and keeps no more of others than is needed. */
 
 /** Smaller chunks are cheaper to collect than to free. */
-export const MIN_FREED_BYTES = 16_384;
+const MIN_FREED_BYTES = 16_384;
 
 /**
  * Frees a chunk that is no longer needed; it is empty afterwards. Node allocates memory for each chunk of a request's body;

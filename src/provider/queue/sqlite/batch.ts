@@ -1,7 +1,10 @@
 /** Executes a message of operations. */
-import { freeChunk, MIN_FREED_BYTES, toOwnBytes } from '../../../core/chunk-memory.ts';
+import { freeChunk, toOwnBytes } from '../../../core/chunk-memory.ts';
 import type { Batch, BatchReply } from '../messages.ts';
 import type { Operation, Reply, Store, Task } from '../sql/store.ts';
+
+/** Copying smaller bodies is cheaper than moving their memory. */
+const MIN_MOVED_BYTES = 4_096;
 
 /** Runs the operations: writes first, so that the reads of the same turn see them. */
 export async function executeBatch(store: Store, batch: Batch): Promise<BatchReply> {
@@ -21,7 +24,7 @@ export async function executeBatch(store: Store, batch: Batch): Promise<BatchRep
 
 /** Of a reply: the small bodies in one buffer, and each large one in the memory that SQLite copied it to. */
 function packReply(bodies: readonly Uint8Array[]): ArrayBuffer[] {
-  const isSmall = ({ length }: Uint8Array): boolean => length < MIN_FREED_BYTES;
+  const isSmall = ({ length }: Uint8Array): boolean => length < MIN_MOVED_BYTES;
   const large = bodies.filter((body) => !isSmall(body)).map(({ buffer }) => buffer as ArrayBuffer);
   return [packBytes(bodies.filter(isSmall)), ...large];
 }
@@ -31,7 +34,7 @@ export function createUnpacker([packed = new ArrayBuffer(0), ...large]: readonly
   let offset = 0;
   let next = 0;
   return (length) => {
-    if (length >= MIN_FREED_BYTES) return Buffer.from(large[next++] as ArrayBuffer);
+    if (length >= MIN_MOVED_BYTES) return Buffer.from(large[next++] as ArrayBuffer);
     const view = Buffer.from(packed, offset, length);
     offset += length;
     return toOwnBytes(view);
