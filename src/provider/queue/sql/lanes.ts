@@ -10,9 +10,7 @@ export class LaneChanges {
   readonly #changes = new Map<number, LaneChange>();
 
   of(num: number): LaneChange {
-    const found = this.#changes.get(num);
-    if (found !== undefined) return found;
-    const change = { num, waiting: 0, bytes: 0, dead: 0, skipped: 0 };
+    const change = this.#changes.get(num) ?? { num, waiting: 0, bytes: 0, dead: 0, skipped: 0 };
     this.#changes.set(num, change);
     return change;
   }
@@ -70,9 +68,7 @@ export class TenantChanges {
   readonly #changes = new Map<string, TenantChange>();
 
   of(name: string): TenantChange {
-    const found = this.#changes.get(name);
-    if (found !== undefined) return found;
-    const change = { name, events: 0, bytes: 0, stored_events: 0, stored_bytes: 0 };
+    const change = this.#changes.get(name) ?? { name, events: 0, bytes: 0, stored_events: 0, stored_bytes: 0 };
     this.#changes.set(name, change);
     return change;
   }

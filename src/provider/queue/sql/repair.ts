@@ -10,11 +10,11 @@ import {
 } from '../delivery-queue.ts';
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
 import type { LaneRow } from './database.ts';
-import { findOne, type Sql } from './database.ts';
+import { findOne, type Parameter, type Sql } from './database.ts';
 import { lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
-import { begin, end, type FoundRow, PLACE, type RemovedRow, toPlaces, unblock, uncountFailed } from './settle.ts';
+import { begin, change, end, type FoundRow, PLACE, type RemovedRow, toPlaces, unblock, uncountFailed } from './settle.ts';
 import { Usage } from './usage.ts';
 
 const CHANGED_PER_STEP = 500;
@@ -88,11 +88,7 @@ export async function repairStep(
   const step = isOfWholeLane(operation)
     ? toWaiting(selection, position.end, CHANGED_PER_STEP)
     : await findStep(sql, selection, 'oldest', position, position.end);
-  const lanes = await sql.all<{ name: string }>(
-    `SELECT DISTINCT l.name FROM ${step.source} JOIN lane l ON l.num = d.lane`,
-    step.parameters,
-  );
-  const locked = await lockLanes(sql, new Set(lanes.map(({ name }) => name)));
+  const locked = await lockLanesOf(sql, step.source, step.parameters);
   const rows = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM ${step.source} JOIN event e ON e.seq = d.event
      WHERE ${toWhere(selection.conditions)} ORDER BY d.event, d.lane LIMIT ?`,
@@ -113,14 +109,17 @@ export async function repairStep(
   };
 }
 
+/** Locks the lanes of the deliveries `d`. */
+async function lockLanesOf(sql: Sql, source: string, parameters: readonly Parameter[]) {
+  const found = `SELECT DISTINCT l.name FROM ${source} JOIN lane l ON l.num = d.lane`;
+  const lanes = await sql.all<{ name: string }>(found, parameters);
+  return lockLanes(sql, new Set(lanes.map(({ name }) => name)));
+}
+
 /** Omits deliveries that do not wait and would exceed a bound of the queue. */
 async function selectFitting(sql: Sql, rows: readonly FoundRow[], lanes: ReadonlyMap<string, LaneRow>, bounds: QueueBounds) {
-  const usage = await Usage.read(
-    sql,
-    bounds,
-    lanes,
-    rows.map(({ tenant }) => tenant),
-  );
+  const tenants = rows.map(({ tenant }) => tenant);
+  const usage = await Usage.read(sql, bounds, lanes, tenants);
   const names = new Map([...lanes.values()].map(({ num, name }) => [num, name]));
   const begun = new Set<number>();
   let reason: string | undefined;
@@ -151,21 +150,13 @@ type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<read
  */
 async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
   const waiting = rows.filter(({ state }) => state <= BLOCKED);
-  if (waiting.length > 0)
-    await sql.run(
-      `UPDATE delivery AS d SET due = CASE WHEN d.due > ? THEN ? ELSE d.due - 1 END, delay = 0 FROM ${sql.dialect.rows(PLACE)}
-       WHERE d.event = r.event AND d.lane = r.lane`,
-      [now, now, toPlaces(waiting)],
-    );
+  await change(sql, waiting, 'due = CASE WHEN d.due > ? THEN ? ELSE d.due - 1 END, delay = 0', [now, now]);
   const settled = rows.filter(({ state }) => state > BLOCKED);
   if (settled.length === 0) return rows;
   // Blocked at first: `unblock` then finds the first one of each key.
-  await sql.run(
-    `UPDATE delivery AS d SET state = CASE WHEN d.order_key IS NULL THEN ${DUE} ELSE ${BLOCKED} END, due = ?, delay = 0, tries = 0,
-       replay = 1, rank = ${AGAIN}, settled = NULL
-     FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`,
-    [now, toPlaces(settled)],
-  );
+  const state = `CASE WHEN d.order_key IS NULL THEN ${DUE} ELSE ${BLOCKED} END`;
+  const again = `state = ${state}, due = ?, delay = 0, tries = 0, replay = 1, rank = ${AGAIN}, settled = NULL`;
+  await change(sql, settled, again, [now]);
   await block(sql, settled);
   await unblock(sql, settled);
   await begin(sql, settled);
@@ -187,15 +178,9 @@ async function block(sql: Sql, rows: readonly FoundRow[]): Promise<void> {
 
 /** Waiting deliveries are no longer sent; they can be retried later. */
 async function cancel(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
-  await sql.run(
-    `UPDATE delivery AS d SET state = ${SKIPPED}, due = 0, delay = 0, settled = ?
-     FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`,
-    [now, toPlaces(rows)],
-  );
-  await end(
-    sql,
-    rows.map((row) => ({ ...row, state: SKIPPED })),
-  );
+  await change(sql, rows, `state = ${SKIPPED}, due = 0, delay = 0, settled = ?`, [now]);
+  const canceled = rows.map((row) => ({ ...row, state: SKIPPED }));
+  await end(sql, canceled);
   await unblock(sql, rows);
   return rows;
 }
@@ -207,10 +192,8 @@ async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
   const places = toPlaces(rows);
   const match = `(event, lane) IN (SELECT r.event, r.lane FROM ${sql.dialect.rows(PLACE)})`;
   await sql.run(`DELETE FROM attempt WHERE ${match}`, [places]);
-  await uncountFailed(
-    sql,
-    await sql.all<RemovedRow>(`DELETE FROM delivery WHERE ${match} RETURNING event, lane, state`, [places]),
-  );
+  const removed = await sql.all<RemovedRow>(`DELETE FROM delivery WHERE ${match} RETURNING event, lane, state`, [places]);
+  await uncountFailed(sql, removed);
   return waiting;
 }
 
@@ -219,14 +202,10 @@ const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge }
 /** Creates the delivery of an event to an endpoint if it did not exist. Returns the bound of the queue that it would exceed. */
 export async function addDelivery(
   sql: Sql,
-  {
-    event,
-    endpoint,
-    now,
-    orderKey,
-  }: Record<'event' | 'endpoint', string> & { readonly now: number; readonly orderKey: string | null },
+  operation: Record<'event' | 'endpoint', string> & { readonly now: number; readonly orderKey: string | null },
   { bounds }: { readonly bounds: QueueBounds },
 ): Promise<boolean | SidegateError> {
+  const { event, endpoint, now, orderKey } = operation;
   const lanes = await lockLanes(sql, new Set([endpoint]));
   const lane = lanes.get(endpoint) as LaneRow;
   const found = await findOne<{ seq: number; bytes: number; tenant: string; waiting: number }>(
@@ -311,17 +290,11 @@ export async function eraseStep(sql: Sql, { event, tenant, now, after, most }: E
 /** Nothing else makes a delivery of these events wait before the end of the transaction. `seqs`: JSON of their numbers. Returns their lanes. */
 async function lockErased(sql: Sql, seqs: string): Promise<ReadonlyMap<string, LaneRow>> {
   const list = sql.dialect.list('integer');
-  const lock = async (): ReturnType<typeof lockLanes> => {
-    const lanes = await sql.all<{ name: string }>(
-      `SELECT DISTINCT l.name FROM delivery d JOIN lane l ON l.num = d.lane WHERE d.event IN ${list}`,
-      [seqs],
-    );
-    return lockLanes(sql, new Set(lanes.map(({ name }) => name)));
-  };
+  const deliveries = `(SELECT lane FROM delivery WHERE event IN ${list}) d`;
   // Those in which deliveries are retried. In none of the others can one be created once the events are locked.
-  await lock();
+  await lockLanesOf(sql, deliveries, [seqs]);
   await sql.all(`SELECT seq FROM event WHERE seq IN ${list} ORDER BY seq${sql.dialect.forUpdate}`, [seqs]);
-  return lock();
+  return lockLanesOf(sql, deliveries, [seqs]);
 }
 
 /** Deliveries that wait longer than the delay that they were given, because a clock was ahead, are due when that delay is over. */
@@ -338,8 +311,7 @@ export async function hastenStep(sql: Sql, { now, after }: { readonly now: Epoch
       [num, num === after.lane ? after.event : 0, most],
     );
     const late = rows.filter(({ state, due, delay }) => state <= BLOCKED && due - Math.abs(delay) > now);
-    const update = `UPDATE delivery AS d SET due = ? + abs(d.delay) FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`;
-    if (late.length > 0 && (await sql.run(update, [now, toPlaces(late)])) > 0) endpoints.push(name);
+    if ((await change(sql, late, 'due = ? + abs(d.delay)', [now])) > 0) endpoints.push(name);
     most -= rows.length;
     if (most === 0) return { endpoints, next: rows.at(-1) };
   }
@@ -479,9 +451,9 @@ async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   await removeEmptyLanes(sql, [...new Set(deliveries.map(({ lane }) => lane))]);
   const tenants = new TenantChanges();
   for (const { tenant, bytes } of removed) {
-    const change = tenants.of(tenant);
-    change.stored_events--;
-    change.stored_bytes -= bytes;
+    const counted = tenants.of(tenant);
+    counted.stored_events--;
+    counted.stored_bytes -= bytes;
   }
   await tenants.write(sql);
   await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);

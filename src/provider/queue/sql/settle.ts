@@ -1,7 +1,7 @@
 /** Records what attempts led to. */
 import type { Position, SettleMessage } from '../messages.ts';
 import type { LaneRow } from './database.ts';
-import { type Sql, toColumns } from './database.ts';
+import { type Parameter, type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
@@ -43,8 +43,16 @@ export interface FoundRow {
 export const PLACE = { event: 'integer', lane: 'integer' } as const;
 
 /** The parameter for deliveries as a table. */
-export function toPlaces(rows: readonly Pick<FoundRow, 'event' | 'lane'>[]): string {
+export function toPlaces(rows: readonly Position[]): string {
   return JSON.stringify(rows.map(({ event, lane }) => ({ event, lane })));
+}
+
+/** `changes`: of each delivery `d`, with `values`. Returns how many were changed. */
+export async function change(sql: Sql, rows: readonly Position[], changes: string, values: readonly Parameter[]) {
+  if (rows.length === 0) return 0;
+  const places = sql.dialect.rows(PLACE);
+  const statement = `UPDATE delivery AS d SET ${changes} FROM ${places} WHERE d.event = r.event AND d.lane = r.lane`;
+  return sql.run(statement, [...values, toPlaces(rows)]);
 }
 
 /**
@@ -171,10 +179,7 @@ async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
     [JSON.stringify(rows)],
   );
   if (canceled.length === 0) return false;
-  await sql.run(
-    `UPDATE delivery AS d SET state = ${DUE} FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`,
-    [toPlaces(canceled)],
-  );
+  await change(sql, canceled, `state = ${DUE}`, []);
   await begin(sql, canceled);
   return true;
 }
@@ -200,18 +205,18 @@ export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]
   const tenants = new TenantChanges();
   for (const { seq, waiting, bytes, tenant } of changed) {
     if (waiting !== events.get(seq)?.begun) continue;
-    const change = tenants.of(tenant);
-    change.events++;
-    change.bytes += bytes;
+    const counted = tenants.of(tenant);
+    counted.events++;
+    counted.bytes += bytes;
   }
   const [lanes, seqs] = [new LaneChanges(), new Set(changed.map(({ seq }) => seq))];
   for (const { event, lane, state, bytes } of rows) {
     if (!seqs.has(event)) continue;
-    const change = lanes.of(lane);
-    change.waiting++;
-    change.bytes += bytes;
-    if (state === DEAD) change.dead--;
-    if (state === SKIPPED) change.skipped--;
+    const counted = lanes.of(lane);
+    counted.waiting++;
+    counted.bytes += bytes;
+    if (state === DEAD) counted.dead--;
+    if (state === SKIPPED) counted.skipped--;
   }
   await lanes.write(sql);
   await tenants.write(sql);
@@ -227,18 +232,18 @@ export async function end(sql: Sql, deliveries: readonly FoundRow[]): Promise<vo
     events.set(event, counted);
     counted.ended++;
     if (state > DELIVERED) counted.failed++;
-    const change = lanes.of(lane);
-    change.waiting--;
-    change.bytes -= bytes;
-    if (state === DEAD) change.dead++;
-    if (state === SKIPPED) change.skipped++;
+    const ofLane = lanes.of(lane);
+    ofLane.waiting--;
+    ofLane.bytes -= bytes;
+    if (state === DEAD) ofLane.dead++;
+    if (state === SKIPPED) ofLane.skipped++;
   }
   if (events.size === 0) return;
   const tenants = new TenantChanges();
   for (const { tenant, bytes } of await countEnded(sql, events)) {
-    const change = tenants.of(tenant);
-    change.events--;
-    change.bytes -= bytes;
+    const ofTenant = tenants.of(tenant);
+    ofTenant.events--;
+    ofTenant.bytes -= bytes;
   }
   await lanes.write(sql);
   await tenants.write(sql);
@@ -331,9 +336,9 @@ export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): P
     if (state === DEAD) lanes.of(lane).dead--;
     if (state === SKIPPED) lanes.of(lane).skipped--;
     if (state <= DELIVERED) continue;
-    const change = events.get(event) ?? { event, failed: 0 };
-    events.set(event, change);
-    change.failed++;
+    const counted = events.get(event) ?? { event, failed: 0 };
+    events.set(event, counted);
+    counted.failed++;
   }
   await lanes.write(sql);
   if (events.size === 0) return;

@@ -96,10 +96,8 @@ export class Store {
   /** Executes writes in one transaction; replies in their order. Groups that waited too long for a lock are written apart until it is free. */
   write(tasks: readonly Task[]): Promise<readonly Reply[]> {
     const isApart = (task: Task): boolean => this.#locked.size > 0 && this.#locked.has(toGroup(task));
-    return this.#writeEach(
-      tasks,
-      Map.groupBy(tasks, (task) => (isApart(task) ? toGroup(task) : '')),
-    );
+    const parts = Map.groupBy(tasks, (task) => (isApart(task) ? toGroup(task) : ''));
+    return this.#writeEach(tasks, parts);
   }
 
   async #writeEach(tasks: readonly Task[], parts: Iterable<readonly [group: string, part: readonly Task[]]>) {

@@ -81,12 +81,8 @@ export function countUnreadCommits(path: string, readFrames: number): number {
     const [head, frame] = [Buffer.alloc(32), Buffer.alloc(24)];
     readSync(file, head, 0, head.length, 0);
     const frameSize = frame.length + head.readUInt32BE(8);
-    let commits = 0;
-    for (
-      let at = head.length + readFrames * frameSize;
-      readSync(file, frame, 0, frame.length, at) === frame.length;
-      at += frameSize
-    )
+    let [commits, at] = [0, head.length + readFrames * frameSize];
+    for (; readSync(file, frame, 0, frame.length, at) === frame.length; at += frameSize)
       // The last frame of a transaction has the size of the database. Frames from before the last reset of the log have other salts.
       if (frame.readUInt32BE(4) > 0 && frame.compare(head, 16, 24, 8, 16) === 0) commits++;
     return commits;

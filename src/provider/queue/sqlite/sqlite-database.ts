@@ -87,14 +87,16 @@ export class SqliteDatabase implements Database {
 
   /** Opens the file, which exists, exclusively. Rejects with a SidegateError of kind `user` if that fails. */
   static async open(path: string): Promise<SqliteDatabase> {
-    const db = openFile(path);
+    let opened: DatabaseSync | undefined;
     try {
+      const db = new DatabaseSync(path, { enableForeignKeyConstraints: false });
+      opened = db;
       const database = new SqliteDatabase(db, configure(db, path));
       const isOld = readOne(db, 'PRAGMA user_version') === OLD_FORMAT;
       await database.transaction((sql) => (isOld ? upgrade(db, sql, path) : migrate(sql, path)));
       return database;
     } catch (thrown) {
-      db.close();
+      opened?.close();
       throw toOpenError(path, thrown);
     }
   }
@@ -239,14 +241,6 @@ function toParameters({ parameters }: Prepared, row: object): Parameter[] {
   const values: Parameter[] = [];
   for (const name of parameters) values.push((row as Readonly<Record<string, Parameter>>)[name] ?? null);
   return values;
-}
-
-function openFile(path: string): DatabaseSync {
-  try {
-    return new DatabaseSync(path, { enableForeignKeyConstraints: false });
-  } catch (thrown) {
-    throw toOpenError(path, thrown);
-  }
 }
 
 /** Returns how many commits of the write-ahead log cannot be read. */
