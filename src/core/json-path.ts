@@ -5,6 +5,15 @@ export function isJsonObject(value: unknown): value is Readonly<Record<string, u
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The value of a text that is JSON of this schema; undefined for any other text. */
+export function parseJson<T>(text: string, schema: { safeParse(value: unknown): { readonly data?: T } }): T | undefined {
+  try {
+    return schema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
 /** A parsed path. */
 export interface JsonPath {
   /** As written in the config. */

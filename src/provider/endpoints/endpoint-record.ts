@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { ProviderEndpointConfig } from '../../config/schema/config.ts';
 import type { endpointSettings } from '../../config/schema/provider-schema.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import { parseJson } from '../../core/json-path.ts';
 import { Secret } from '../../core/secret.ts';
 import { DISABLED_REASONS, type Endpoint, type SigningKey } from './endpoint.ts';
 import { type EndpointCipher, encryptedValue, PLAIN, type StoredValue, type ValuePlace } from './endpoint-cipher.ts';
@@ -77,10 +78,10 @@ export function encodeRecord(id: string, { settings, keys, ...times }: EndpointR
 
 /**
  * Returns the record without the secrets and header values that could not be decrypted, or undefined for text that is not a record of this version.
- * `isComplete`: false if there are such values: deliveries must not be sent without them. `keyIds`: of the keys that its values are encrypted with.
+ * `isSealed`: there are such values: deliveries must not be sent without them. `keyIds`: of the keys that its values are encrypted with.
  */
 export function decodeRecord(id: string, json: string, cipher: EndpointCipher) {
-  const stored = parse(json, apiRecord);
+  const stored = parseJson(json, apiRecord);
   if (stored === undefined) return undefined;
   const { v: _, keys, disabled: since, enabledAt, createdAt, updatedAt, ...settings } = stored;
   const values: StoredValue[] = [...Object.values(settings.headers), ...keys.map(({ secret }) => secret)];
@@ -95,7 +96,7 @@ export function decodeRecord(id: string, json: string, cipher: EndpointCipher) {
   const times = { disabled: since, enabledAt, createdAt, updatedAt };
   return {
     record: { settings: { ...settings, headers: Object.fromEntries(headers) }, keys: secretKeys, ...times },
-    isComplete: headers.length + secretKeys.length === values.length,
+    isSealed: headers.length + secretKeys.length < values.length,
     keyIds: [...new Set(values.map((each) => (typeof each === 'string' ? PLAIN : each.key)))],
   };
 }
@@ -116,9 +117,9 @@ export function encodeState({ disabled: since, enabledAt }: ConfigState): string
 }
 
 /** Returns undefined for text that is not a state of this version. */
-export function decodeState(json: string): ConfigState | undefined {
-  const state = parse(json, configState);
-  return state === undefined ? undefined : { disabled: state.disabled, enabledAt: state.enabledAt };
+export function decodeState(json: string): { readonly state: ConfigState } | undefined {
+  const stored = parseJson(json, configState);
+  return stored && { state: { disabled: stored.disabled, enabledAt: stored.enabledAt } };
 }
 
 /** The endpoint as the rest of the provider sees it: settings of the config or of the store, completed by the defaults. */
@@ -127,24 +128,8 @@ export function toEndpoint(
   own: Pick<Endpoint, 'id' | 'source' | 'keys' | 'disabled' | 'enabledAt' | 'clientCertificate'>,
   defaults: EndpointDefaults,
 ): Endpoint {
-  const { headers, operational, ...rest } = settings;
+  const { headers, operational: isOperational, ...rest } = settings;
   const { timeout = defaults.timeout, concurrency = defaults.concurrency, schedule = defaults.schedule } = settings;
-  const connectTimeout = Math.min(defaults.connectTimeout, timeout);
-  const completed = {
-    timeout,
-    connectTimeout,
-    concurrency,
-    schedule,
-    headers: Object.entries(headers),
-    isOperational: operational,
-  };
-  return { ...rest, ...completed, ...own };
-}
-
-function parse<T>(json: string, schema: z.ZodType<T>): T | undefined {
-  try {
-    return schema.safeParse(JSON.parse(json)).data;
-  } catch {
-    return undefined;
-  }
+  const completed = { timeout, connectTimeout: Math.min(defaults.connectTimeout, timeout), concurrency, schedule };
+  return { ...rest, ...completed, headers: Object.entries(headers), isOperational, ...own };
 }

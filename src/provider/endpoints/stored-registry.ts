@@ -72,7 +72,6 @@ const READ_HEAP_SHARE = 0.45;
 const [LARGE_HEAP_SHARE, USED_BYTES] = [0.85, 24 * 2 ** 20];
 
 export class StoredRegistry implements EndpointRegistry {
-  readonly #store: EndpointStore;
   readonly #parts: RegistryParts;
   readonly #heapBytes: number;
   readonly #stored = new Map<string, Stored>();
@@ -99,7 +98,6 @@ export class StoredRegistry implements EndpointRegistry {
 
   constructor(parts: RegistryParts) {
     this.#parts = parts;
-    this.#store = parts.store;
     this.#defaults = parts.defaults;
     this.#cipher = parts.cipher;
     this.#heapBytes = parts.heapBytes ?? getHeapStatistics().heap_size_limit;
@@ -110,7 +108,7 @@ export class StoredRegistry implements EndpointRegistry {
    * key that the config does not have. Those under one of `lostKeys` get a secret of `createKey`, and are disabled.
    */
   async open(lost?: { readonly lostKeys: readonly string[]; readonly createKey: () => SigningKey }): Promise<void> {
-    this.#stopListening = this.#store.onChange(() => this.#follow(FOLLOW_MS));
+    this.#stopListening = this.#parts.store.onChange(() => this.#follow(FOLLOW_MS));
     await this.reload();
     const { missing, altered } = this.#findSealed([...this.#stored.keys()]);
     const needed = missing.filter(({ key }) => lost?.lostKeys.includes(key) !== true);
@@ -235,7 +233,7 @@ export class StoredRegistry implements EndpointRegistry {
     const found = this.isElsewhere(id) ? this.#stored.get(id) : this.find(id);
     if (found === undefined) return 'not_found';
     if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
-    const isRemoved = await this.#store.remove(id, expectedVersion);
+    const isRemoved = await this.#parts.store.remove(id, expectedVersion);
     if (!isRemoved && expectedVersion !== undefined) {
       await this.reload();
       return this.find(id) === undefined ? 'not_found' : 'version_mismatch';
@@ -288,7 +286,7 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   async #write(id: string, stored: Stored): Promise<boolean> {
-    const isStored = await this.#store.put({ id, version: stored.version, json: stored.json });
+    const isStored = await this.#parts.store.put({ id, version: stored.version, json: stored.json });
     if (!isStored) return false;
     this.#written.add(id);
     this.#keep(id, stored);
@@ -401,7 +399,7 @@ export class StoredRegistry implements EndpointRegistry {
   /** In pages. The store reports what others change meanwhile. */
   async #readAll(changed: string[], isOpen: boolean): Promise<void> {
     const gone = new Set(this.#stored.keys());
-    for (let page = await this.#store.list(); page.length > 0; page = await this.#store.list(page.at(-1)?.id))
+    for (let page = await this.#parts.store.list(); page.length > 0; page = await this.#parts.store.list(page.at(-1)?.id))
       for (const { id, version, json } of page) {
         gone.delete(id);
         const known = this.#stored.get(id);
@@ -433,19 +431,10 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   #decode(id: string, version: number, json: string): Stored {
-    const isState = id.startsWith(STATE_PREFIX);
-    const [decoded, state] = isState ? [undefined, decodeState(json)] : [decodeRecord(id, json, this.#cipher), undefined];
+    const decoded = id.startsWith(STATE_PREFIX) ? decodeState(json) : decodeRecord(id, json, this.#cipher);
     // As if it did not exist.
-    if (decoded === undefined && state === undefined)
-      this.#parts.logger.error('endpoint_unreadable', { endpoint: toEndpointId(id) });
-    return {
-      version,
-      json,
-      record: decoded?.record,
-      isSealed: decoded?.isComplete === false,
-      keyIds: decoded?.keyIds ?? [],
-      state,
-    };
+    if (decoded === undefined) this.#parts.logger.error('endpoint_unreadable', { endpoint: toEndpointId(id) });
+    return { version, json, ...decoded };
   }
 
   /** Brings the endpoints with these IDs up to date. */

@@ -1,6 +1,7 @@
 /** Events: their ID, the envelope that is sent (interface.md part 2), and their metadata: the trace context, or the request of an inbox. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
+import { parseJson } from '../../core/json-path.ts';
 import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 
@@ -44,26 +45,19 @@ export function joinBody({ type, id, created }: Omit<Envelope, 'data'>, data: Ui
   return Buffer.concat([Buffer.from(`${head},"data":`), data, Buffer.from('}')]);
 }
 
+const TraceContext = z.object({ traceparent: z.string(), tracestate: z.string().optional().catch(undefined) });
 const NONE: readonly (readonly [string, string])[] = [];
 
 /** The headers that continue the trace: `traceparent` and `tracestate` of the metadata; none if it has no valid trace context. Never throws. */
 export function readTraceHeaders(metadata: string): readonly (readonly [name: string, value: string])[] {
   // Most events have no trace, and parsing costs more than this search.
   if (!metadata.includes('"traceparent"')) return NONE;
-  const { traceparent, tracestate } = parseObject(metadata);
-  const parent = typeof traceparent === 'string' ? parseTraceparent([traceparent]) : undefined;
+  const { traceparent, tracestate } = parseJson(metadata, TraceContext) ?? {};
+  const parent = traceparent === undefined ? undefined : parseTraceparent([traceparent]);
   if (parent === undefined) return NONE;
-  const state = typeof tracestate === 'string' ? parseTracestate([tracestate]) : undefined;
+  const state = tracestate === undefined ? undefined : parseTracestate([tracestate]);
   const header = ['traceparent', formatTraceparent(parent)] as const;
   return state === undefined ? [header] : [header, ['tracestate', state]];
-}
-
-function parseObject(text: string): Readonly<Record<string, unknown>> {
-  try {
-    return Object(JSON.parse(text)) as Readonly<Record<string, unknown>>;
-  } catch {
-    return {};
-  }
 }
 
 export function toInboxEndpoint(route: string): string {
@@ -84,18 +78,16 @@ export function toEventSource(metadata: string): EventSource {
 }
 
 /** The request to the app, with the headers that the gate built when it accepted the delivery. */
-interface InboxRequest {
-  readonly method: string;
-  readonly path: string;
+const InboxRequest = z.object({
+  method: z.string(),
+  path: z.string(),
   /** Raw pairs in the order they are sent, including the framing header. */
-  readonly headers: readonly string[];
+  headers: z.array(z.string()).readonly(),
   /** The ID that the sender gave it. */
-  readonly event?: string | undefined;
-}
-
-const InboxMetadata = z.object({
-  inbox: z.object({ method: z.string(), path: z.string(), headers: z.array(z.string()), event: z.string().optional() }),
+  event: z.string().optional(),
 });
+type InboxRequest = z.output<typeof InboxRequest>;
+const InboxMetadata = z.object({ inbox: InboxRequest });
 
 export function toInboxMetadata(inbox: InboxRequest): string {
   return JSON.stringify({ inbox });
@@ -103,10 +95,5 @@ export function toInboxMetadata(inbox: InboxRequest): string {
 
 /** Undefined if the metadata is not that of an inbox event. */
 export function parseInboxMetadata(metadata: string): InboxRequest | undefined {
-  try {
-    const parsed = InboxMetadata.safeParse(JSON.parse(metadata));
-    return parsed.success ? parsed.data.inbox : undefined;
-  } catch {
-    return undefined;
-  }
+  return parseJson(metadata, InboxMetadata)?.inbox;
 }

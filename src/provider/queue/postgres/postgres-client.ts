@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { toOwnBytes } from '../../../core/chunk-memory.ts';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
+import { parseJson } from '../../../core/json-path.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import { createPostgresClient } from '../../../state/postgres.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
@@ -401,7 +402,7 @@ class PostgresClient implements StoreClient {
 
   /** Any role that can connect can send news, so they keep nothing in memory, and only make this replica look earlier. */
   #hear(payload: string): void {
-    const news = parseNews(payload);
+    const news = parseJson(payload, News);
     if (news === undefined || news.from === this.#owner) return;
     const { events } = this.#parts;
     const unknown = news.due?.filter((endpoint) => !events.onNews(endpoint));
@@ -439,15 +440,6 @@ class PostgresClient implements StoreClient {
         JSON.stringify(all.map((news) => JSON.stringify(news))),
       ])
       .catch(() => undefined);
-  }
-}
-
-/** Undefined if no replica sent it. */
-function parseNews(payload: string): News | undefined {
-  try {
-    return News.safeParse(JSON.parse(payload)).data;
-  } catch {
-    return undefined;
   }
 }
 
