@@ -1,8 +1,8 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
 import type { ClockSteps } from '../../core/clock-steps.ts';
-import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
+import { type AttemptOutcome, type Decision, decide, type Sender } from '../attempt/attempt.ts';
 import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
@@ -10,6 +10,7 @@ import type { LaneHooks } from '../telemetry/hooks.ts';
 import {
   applyAttempt,
   type DisablePolicy,
+  type EndedAttempt,
   isBreakerOpen,
   type LaneUpdate,
   MAX_BREAKER_PAUSE_MS,
@@ -46,12 +47,9 @@ export interface LaneContext extends Required<LaneParts> {
   readonly slots: SlotPool;
 }
 
-interface MadeAttempt {
+interface MadeAttempt extends Pick<EndedAttempt, 'result' | 'gaveWay'> {
   readonly endpoint: Endpoint;
   readonly delivery: Delivery;
-  readonly result: AttemptResult;
-  /** It was ended early for another event. */
-  readonly gaveWay: boolean;
 }
 
 interface AttemptEnd {
@@ -133,7 +131,9 @@ async function append(
   const targets = endpoint.isOperational ? [] : registry.routeOperational(type, tenant);
   if (targets.length === 0) return;
   const createdAt = clock.now();
-  const id = toEventId([type, endpointId, ...identity]);
+  // Derived from what happened: if the process dies before the delivery is settled, the repeated attempt does not report it twice.
+  const digest = hash('sha256', JSON.stringify([type, endpointId, ...identity]), 'base64url');
+  const id = `msg_${digest.slice(0, 22)}`;
   const { startedAt, duration, status: responseStatusCode, outcome, detail } = result;
   const timing = { timestamp: toInstant(startedAt), durationMs: Math.round(duration) };
   const lastAttempt = { ...timing, outcome, responseStatusCode, detail };
@@ -146,9 +146,4 @@ async function append(
     // The delivery itself must still be settled: a full queue empties only that way.
     hooks.onOperationalEventLost(type, error);
   }
-}
-
-/** Derived from what happened: if the process dies before the delivery is settled, the repeated attempt does not report it twice. */
-function toEventId(identity: readonly string[]): string {
-  return `msg_${createHash('sha256').update(JSON.stringify(identity)).digest('base64url').slice(0, 22)}`;
 }

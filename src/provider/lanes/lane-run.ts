@@ -52,10 +52,8 @@ const MAX_GIVE_WAY_MS = 3_000;
 /** A delivery takes this besides its body and metadata. */
 const DELIVERY_OVERHEAD_BYTES = 1_024;
 
-/** `more`: go on. `end`: start nothing more; `notBefore`: when the next run makes sense. */
-type Step = { readonly kind: 'more' } | { readonly kind: 'end'; readonly notBefore?: EpochMilliseconds };
-const MORE: Step = { kind: 'more' };
-const END: Step = { kind: 'end' };
+/** Whether to go on, or the result with which the run starts nothing more. */
+type Step = 'more' | LaneResult;
 
 interface InFlight {
   readonly delivery: Delivery;
@@ -148,31 +146,31 @@ export class LaneRun {
     }
   }
 
-  async #serve(): Promise<Step & { readonly kind: 'end' }> {
+  async #serve(): Promise<LaneResult> {
     try {
       for (;;) {
         const step = await this.#step();
-        if (step.kind === 'end') return step;
+        if (step !== 'more') return step;
       }
     } catch (error) {
       this.#failure ??= { error };
-      return { kind: 'end' };
+      return {};
     }
   }
 
   /** Checks everything each time, because everything can change while it waits. */
   #step(): Step | Promise<Step> {
     const endpoint = this.#context.registry.get(this.#lane.endpoint);
-    if (endpoint === undefined || endpoint.disabled !== undefined || this.#mustEnd()) return END;
+    const isOver = this.#isOver || this.#clock.monotonic() >= this.#endAt;
+    if (endpoint === undefined || endpoint.disabled !== undefined || isOver || this.#isStopped) return {};
     this.#state = toCurrentState(this.#state, endpoint);
     if (this.#lane.isOutdated) this.#returnTaken();
     const now = this.#clock.now();
     const pausedUntil = toPause(this.#state, now);
-    if (pausedUntil !== undefined) return { kind: 'end', notBefore: pausedUntil };
+    if (pausedUntil !== undefined) return { notBefore: pausedUntil };
     const limits = toLimits(this.#state, endpoint, now);
     if (limits.fresh === undefined && this.#inFlight >= limits.concurrency) return this.#waitForChange();
-    const token =
-      endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, this.#lane.storeTime());
+    const token = endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, now);
     if (token?.wait !== undefined) return this.#waitForToken(token.state, token.wait, now);
     if (!this.#isReachable && isBreakerOpen(this.#state)) return this.#checkReachable(endpoint, now);
     return this.#startNext(endpoint, limits, token?.state ?? this.#state);
@@ -195,7 +193,7 @@ export class LaneRun {
     if (this.#slot === undefined) return this.#waitForSlot(request);
     this.#state = next;
     this.#start(delivery, endpoint, this.#slot, this.#isSuspect(delivery, limits));
-    return MORE;
+    return 'more';
   }
 
   /** The next delivery to start, without new ones while events hang. */
@@ -233,7 +231,7 @@ export class LaneRun {
     const count = reserved === 0 ? 0 : await this.#takeInto(reserved, 'fresh');
     this.#freshPoll = count > 0 ? MIN_FRESH_POLL_MS : Math.min(MAX_FRESH_POLL_MS, 2 * this.#freshPoll);
     this.#nextFreshTakeAt = this.#clock.monotonic() + this.#freshPoll;
-    return MORE;
+    return 'more';
   }
 
   /** All attempts are in use. The oldest first attempt that hangs gives way to an event that was not tried yet, sooner to a new one. */
@@ -266,15 +264,11 @@ export class LaneRun {
   /** Spares an event the attempt if the sender knows without one that the endpoint is still away. */
   async #checkReachable(endpoint: Endpoint, now: EpochMilliseconds): Promise<Step> {
     this.#isReachable = (await this.#context.sender.isReachable?.(endpoint)) ?? true;
-    if (this.#isReachable) return MORE;
+    if (this.#isReachable) return 'more';
     const { random, hooks } = this.#context;
     const notBefore = Math.round(now + withJitter(MAX_BREAKER_PAUSE_MS.app, random()));
     hooks.onFailing(endpoint, notBefore);
-    return { kind: 'end', notBefore };
-  }
-
-  #mustEnd(): boolean {
-    return this.#isOver || this.#clock.monotonic() >= this.#endAt || this.#isStopped;
+    return { notBefore };
   }
 
   /** Starts nothing more, even while attempts are in flight. */
@@ -285,7 +279,7 @@ export class LaneRun {
   async #take({ concurrency, suspects, others, fresh }: Limits): Promise<Step> {
     const only = this.#suspectsInFlight < suspects ? undefined : others;
     if (only === undefined ? this.#isDrained : this.#isDrainedOfFirsts) {
-      if (this.#inFlight === 0) return END;
+      if (this.#inFlight === 0) return {};
       const nextAt = fresh === undefined ? this.#nextTakeAt : Math.min(this.#nextTakeAt, this.#nextFreshTakeAt);
       const left = nextAt - this.#clock.monotonic();
       if (left > 0) return this.#waitForChange(left);
@@ -294,13 +288,13 @@ export class LaneRun {
     const reserved =
       budget.reserve(concurrency, this.#tenant) || ((await this.#waitFor(slots.waitForMemory(concurrency, this.#tenant))) ?? 0);
     // Freed memory can come after the end of the slice.
-    if (reserved === 0) return MORE;
+    if (reserved === 0) return 'more';
     const count = await this.#takeInto(reserved, only);
     this.#isDrainedOfFirsts = count < reserved;
     if (only === undefined) this.#isDrained = this.#isDrainedOfFirsts;
     this.#poll = count > 0 ? MIN_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#poll);
     this.#nextTakeAt = this.#clock.monotonic() + this.#poll;
-    return MORE;
+    return 'more';
   }
 
   /** With reserved memory. Returns how many were due. */
@@ -323,8 +317,8 @@ export class LaneRun {
     const atMost = kind === 'proven' ? undefined : MAX_SUSPECT_WAIT_MS;
     const isCrowded = slots.isCrowded(request);
     if (!isCrowded) this.#slot = await this.#waitFor(slots.wait(request, atMost));
-    if (this.#slot !== undefined || (kind === 'proven' && !isCrowded)) return MORE;
-    return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[kind], random())) };
+    if (this.#slot !== undefined || (kind === 'proven' && !isCrowded)) return 'more';
+    return { notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[kind], random())) };
   }
 
   async #waitForToken(state: LaneState, wait: Milliseconds, now: EpochMilliseconds): Promise<Step> {
@@ -332,14 +326,14 @@ export class LaneRun {
       this.#state = state;
       await this.#lane.settle([], state);
     }
-    if (this.#inFlight === 0 && wait > MAX_TOKEN_WAIT_MS) return { kind: 'end', notBefore: now + wait };
+    if (this.#inFlight === 0 && wait > MAX_TOKEN_WAIT_MS) return { notBefore: now + wait };
     return this.#waitForChange(wait);
   }
 
   async #waitForChange(atMost?: Milliseconds): Promise<Step> {
     this.#dropSlot();
     await this.#change(atMost);
-    return MORE;
+    return 'more';
   }
 
   /** Waits for a slot or for memory; a stop or the end of the slice ends it. */
@@ -371,7 +365,7 @@ export class LaneRun {
     this.#context.hooks.onSkipped(this.#lane.endpoint, 1);
     const { event, attempt } = delivery;
     this.#settleSoon({ event, attempt, at: this.#clock.now(), settlement: { kind: 'skipped' } });
-    return MORE;
+    return 'more';
   }
 
   async #attempt(delivery: Delivery, endpoint: Endpoint, slot: Slot, isSuspect: boolean): Promise<void> {
@@ -421,12 +415,9 @@ export class LaneRun {
     this.#inFlight -= count;
     this.#failure ??= failure;
     // A delivery that waited for its predecessor with the same order key can be taken now.
-    if (this.#orderBy !== undefined) this.#isDrained = this.#isDrainedOfFirsts = false;
+    const { orderBy } = this.#context.registry.get(this.#lane.endpoint) ?? {};
+    if (orderBy !== undefined) this.#isDrained = this.#isDrainedOfFirsts = false;
     this.#resume?.();
-  }
-
-  get #orderBy(): string | undefined {
-    return this.#context.registry.get(this.#lane.endpoint)?.orderBy;
   }
 
   /** Waits until an attempt was settled, the lane has to stop, or the time is over. */
@@ -477,12 +468,8 @@ function isFresh({ tries, isReplay, due }: Delivery, now: EpochMilliseconds): bo
 }
 
 function toGivenWay(result: AttemptResult): AttemptResult {
-  const after = Math.round(result.duration);
-  return {
-    ...result,
-    outcome: 'timeout',
-    detail: `no response within ${after} ms, while other events time out and new ones wait`,
-  };
+  const detail = `no response within ${Math.round(result.duration)} ms, while other events time out and new ones wait`;
+  return { ...result, outcome: 'timeout', detail };
 }
 
 function toBytes({ body, metadata }: Delivery): number {

@@ -187,9 +187,10 @@ function noteSuccess(state: LaneState, { duration }: AttemptResult, now: EpochMi
 function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {
   const { delivery, result, decision } = attempt;
   const counted = delivery.isReplay ? state : countFailure(state, attempt);
-  if (isReason(decision, 'gone')) return { state: counted, disable: 'gone' };
+  const reason = decision.kind === 'dead' ? decision.reason : undefined;
+  if (reason === 'gone') return { state: counted, disable: 'gone' };
   const disable = delivery.isReplay ? undefined : findDisabling(counted, attempt);
-  const sign = isReason(decision, 'rejected') || isOfEvent(state, attempt) ? 'event' : toSign(result);
+  const sign = reason === 'rejected' || isOfEvent(state, attempt) ? 'event' : toSign(result);
   const streak = toStreak(state, sign, toRank(delivery, state));
   const isTimeout = result.outcome === 'timeout' && result.isSent && !attempt.gaveWay;
   const failed = { ...countEventFailure(counted, sign, attempt), streak, ...(isTimeout && { timedOutAt: attempt.now }) };
@@ -241,10 +242,6 @@ function countEventFailure(state: LaneState, sign: Sign, { delivery, now }: Ende
   return failures >= FAILING_TYPE_THRESHOLD && mayAdd
     ? { ...counted, failedTypes: others, failingTypes: [...failingTypes, type].slice(-MAX_LISTED_TYPES), failingTypeAt: now }
     : { ...counted, failedTypes: [...others, [type, failures] as const].slice(-MAX_LISTED_TYPES) };
-}
-
-function isReason(decision: Decision, reason: 'gone' | 'rejected'): boolean {
-  return decision.kind === 'dead' && decision.reason === reason;
 }
 
 function countFailure(state: LaneState, { result, now }: EndedAttempt): LaneState {

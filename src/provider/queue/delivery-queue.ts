@@ -143,8 +143,6 @@ export interface Lane {
   readonly state: LaneState | undefined;
   /** Aborts if the lease is lost or the queue stops. */
   readonly signal: AbortSignal;
-  /** The time of the store, for the rate limit: the clocks of the replicas that hold the lane one after the other may differ. */
-  storeTime(): EpochMilliseconds;
   /** The lane was woken since the run began or gave back: what it took before may have been canceled, purged or erased. */
   readonly isOutdated: boolean;
   /** Deliveries that were taken, and whose attempts did not start. They can be taken again. */

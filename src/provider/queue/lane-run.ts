@@ -66,10 +66,6 @@ export class LaneRun implements Lane {
     }
   }
 
-  storeTime(): EpochMilliseconds {
-    return this.#clock.now();
-  }
-
   async take(limit: number, now: EpochMilliseconds, only?: TakeOnly): Promise<readonly Delivery[]> {
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];

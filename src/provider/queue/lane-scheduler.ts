@@ -213,7 +213,8 @@ export class LaneScheduler {
     try {
       const outcome = await start(entry, onClaimed);
       if (outcome.hasUnsettled) entry.next = Math.min(entry.next, this.#clock.now());
-      notBefore = outcome.notBefore ?? this.#findRest(entry, outcome.isActive);
+      const now = this.#clock.now();
+      notBefore = outcome.notBefore ?? (outcome.isActive || entry.next > now ? 0 : now + IDLE_RUN_MS);
     } catch (error) {
       this.#onRunError(entry.endpoint, error);
       entry.next = Math.min(entry.next, this.#clock.now());
@@ -225,10 +226,5 @@ export class LaneScheduler {
     this.#place(entry);
     onClaimed();
     if (this.#running === 0) this.#onIdle?.();
-  }
-
-  #findRest(entry: LaneEntry, isActive: boolean): EpochMilliseconds {
-    const now = this.#clock.now();
-    return isActive || entry.next > now ? 0 : now + IDLE_RUN_MS;
   }
 }

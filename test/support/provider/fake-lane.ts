@@ -29,8 +29,6 @@ export class FakeLane implements Lane {
   readonly settled: (readonly SettledDelivery[])[] = [];
   takes = 0;
   isOutdated = false;
-  /** Of the store. */
-  clock: FakeClock | undefined;
   /** If set, `settle` rejects. */
   failure: Error | undefined;
   readonly #controller = new AbortController();
@@ -62,10 +60,6 @@ export class FakeLane implements Lane {
   /** What was not settled is due again. */
   returnTaken(): void {
     this.#taken.clear();
-  }
-
-  storeTime(): number {
-    return this.clock?.now() ?? 0;
   }
 
   /** A delivery that waits is canceled, although it may be taken. */
@@ -257,9 +251,6 @@ export function createLaneScene(
     settings: { ...LANE_SETTINGS, ...settings },
     random: () => 0.5,
   });
-  const run = (lane: FakeLane) => {
-    lane.clock ??= clock;
-    return runner.run(lane).finally(() => lane.returnTaken());
-  };
+  const run = (lane: FakeLane) => runner.run(lane).finally(() => lane.returnTaken());
   return Object.assign(scene, { run, runner, sender, registry, appended, hooks });
 }
