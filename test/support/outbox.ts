@@ -73,7 +73,11 @@ export interface TestOutbox {
 /** Starts an outbox, until the test ends. It polls only once a minute, so that tests notice if notifications are lost. */
 export async function startOutbox(
   url: string,
-  over: Partial<OutboxParts> = {},
+  {
+    append = (events) => queue.append(events),
+    join = async () => undefined,
+    ...over
+  }: Partial<OutboxParts & OutboxParts['queue']> = {},
   queue: MemoryQueue = new MemoryQueue(),
 ): Promise<TestOutbox> {
   const log: string[] = [];
@@ -85,8 +89,7 @@ export async function startOutbox(
     pollInterval: 60_000,
     maxEventSize: 1_000,
     route: () => [{ endpoint: 'acme' }],
-    append: (events) => queue.append(events),
-    join: async () => undefined,
+    queue: { append, join },
     hooks: {
       onUp() {
         if (!isUp) log.push('up');

@@ -1,5 +1,4 @@
 /** The port of the provider's API: node:http made strict, one JSON request after the other, bounded in size, time and memory. */
-
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
 import { HeaderFields } from '../../core/headers.ts';
@@ -113,7 +112,6 @@ export class ProviderApi {
     this.#access.replace(token);
   }
 
-  /** Uses the current TLS contexts for new connections. */
   refreshTls(): void {
     this.#port.refreshTls();
   }
@@ -125,7 +123,9 @@ export class ProviderApi {
     try {
       const reply = rejection === undefined ? await this.#respond(exchange) : toRefusalProblem(rejection);
       await this.#write(exchange, reply);
-      this.#report(exchange, reply, this.#clock.monotonic() - startedAt);
+      const { id = NO_OPERATION } = exchange.operation ?? {};
+      this.#hooks.onRequest(id, reply.status, this.#clock.monotonic() - startedAt);
+      if (reply.problem !== undefined && ACCEPTING.has(id)) this.#hooks.onRejected(toRejection(reply.problem));
     } finally {
       this.#inFlight--;
       if (this.#inFlight === 0) this.#onIdle();
@@ -147,12 +147,6 @@ export class ProviderApi {
       this.#hooks.onError(operation?.id ?? NO_OPERATION, thrown);
       response.destroy();
     }
-  }
-
-  #report({ operation }: Exchange, { status, problem }: ApiResponse, duration: number): void {
-    this.#hooks.onRequest(operation?.id ?? NO_OPERATION, status, duration);
-    if (problem !== undefined && operation !== undefined && ACCEPTING.has(operation.id))
-      this.#hooks.onRejected(toRejection(problem));
   }
 
   /** Never rejects. */
@@ -217,7 +211,6 @@ class ApiAccess {
     this.#password = password;
   }
 
-  /** Replaces the token after a rotation. */
   replace(token: Secret | undefined): void {
     this.#port.replace(token);
   }

@@ -1,5 +1,4 @@
 /** The schemas of the API: deliveries, repairs, events and endpoints. */
-
 import * as z from 'zod';
 import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE, TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { duration, instant } from '../../config/schema/scalars.ts';

@@ -54,9 +54,8 @@ export class EndpointIndex {
   /** The targets of an event, each endpoint once. */
   route(event: RoutedEvent): Target[] {
     const targets: Target[] = [];
-    collect(this.#allTenants, event, targets);
-    const ofTenant = this.#byTenant.get(event.tenant);
-    if (ofTenant !== undefined) collect(ofTenant, event, targets);
+    this.#allTenants.route(event, targets);
+    this.#byTenant.get(event.tenant)?.route(event, targets);
     return targets;
   }
 }
@@ -92,11 +91,13 @@ class TypeIndex {
     return this.#all.size + this.#wildcards.size + this.#byType.size;
   }
 
-  get all(): Iterable<Entry> {
-    return this.#all;
+  /** Adds the targets of an event to `targets`. */
+  route(event: RoutedEvent, targets: Target[]): void {
+    for (const entry of this.#all) targets.push(toTarget(entry, event));
+    for (const entry of this.#find(event.type)) targets.push(toTarget(entry, event));
   }
 
-  find(type: string): readonly Entry[] {
+  #find(type: string): readonly Entry[] {
     if (this.#byType.size === 0 && this.#wildcards.size === 0) return NONE;
     const known = this.#cache.get(type);
     if (known !== undefined) return known;
@@ -111,11 +112,6 @@ class TypeIndex {
     }
     return entries;
   }
-}
-
-function collect(index: TypeIndex, event: RoutedEvent, targets: Target[]): void {
-  for (const entry of index.all) targets.push(toTarget(entry, event));
-  for (const entry of index.find(event.type)) targets.push(toTarget(entry, event));
 }
 
 /** The order key of an event for an endpoint, whether or not it selects the event. */

@@ -5,12 +5,11 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
-import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import type { VerifiedEvent } from '../../core/event.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
 import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
 import type { RepeatStored } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
@@ -60,7 +59,9 @@ export type CreateInbox = (options: InboxOptions, policy: RequestPolicy) => Inbo
 export function createInbox(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Inbox {
   const { clock, queue } = parts;
   const endpoint = toInboxEndpoint(options.route);
-  const repeat = (id: string): Promise<void> => makeDue(id, endpoint, parts);
+  const repeat = async (event: string): Promise<void> => {
+    for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
+  };
   return {
     forwarder: {
       async forward(admitted, response, trace) {
@@ -68,7 +69,7 @@ export function createInbox(options: InboxOptions, policy: RequestPolicy, parts:
         const took = (): Milliseconds => clock.monotonic() - startedAt;
         let queuedAs: string;
         try {
-          const event = toEvent(options, policy, admitted, trace, clock);
+          const event = toEvent(options, admitted, policy.toUpstreamHeaders(admitted, trace), clock.now());
           const [result] = await queue.append([event]);
           // Its ID was forgotten: after a restart without a store, after `sidegate forget`, or after `dedup.retention`.
           // A conflict: only values differ that are new in each attempt.
@@ -94,27 +95,16 @@ export function createInbox(options: InboxOptions, policy: RequestPolicy, parts:
   };
 }
 
-async function makeDue(event: string, endpoint: string, { clock, queue }: InboxParts): Promise<void> {
-  for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
-}
-
 /** An event that is missing was delivered and has left the queue, unless it is too young for that. */
 async function isLost(id: string, ago: Milliseconds, { clock, queue, retention }: InboxParts): Promise<boolean> {
   if (ago > retention * KNOWN_SHARE || (await queue.findEvent(id)) !== undefined) return false;
   return !mayLeaveEarly(await queue.stats(clock.now()));
 }
 
-function toEvent(
-  options: InboxOptions,
-  policy: RequestPolicy,
-  admitted: Admitted,
-  trace: RequestTrace | undefined,
-  clock: Clock,
-): NewEvent {
+function toEvent(options: InboxOptions, admitted: Admitted, headers: readonly string[], createdAt: EpochMilliseconds): NewEvent {
   const { route } = options;
   const { head, body } = admitted;
   if (!Buffer.isBuffer(body)) throw new Error(`route ${route} has an inbox but does not verify bodies`);
-  const headers = policy.toUpstreamHeaders(admitted, trace);
   const { event, claim } = admitted.claimed ?? {};
   const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers, event: event?.id });
   if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
@@ -122,7 +112,7 @@ function toEvent(
   return {
     id: id ?? `in_${randomUUID()}`,
     type: INBOX_TYPE,
-    createdAt: clock.now(),
+    createdAt,
     body,
     metadata,
     targets: [{ endpoint: toInboxEndpoint(route) }],

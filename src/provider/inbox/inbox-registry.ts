@@ -36,12 +36,7 @@ export class InboxRegistry implements EndpointRegistry {
 
   replace(routes: readonly InboxRoute[], defaults: EndpointDefaults): void {
     this.#defaults = defaults;
-    this.#apps = new Map(
-      routes.map((route) => {
-        const endpoint = toAppEndpoint(route, defaults);
-        return [endpoint.id, endpoint];
-      }),
-    );
+    this.#apps = new Map(routes.map((each) => [toInboxEndpoint(each.route), toAppEndpoint(each, defaults)]));
     this.addUsed(routes.filter(({ stores }) => stores).map(({ route }) => toInboxEndpoint(route)));
   }
 
@@ -82,10 +77,8 @@ export class InboxRegistry implements EndpointRegistry {
   /** Its attempts fail, so that its deliveries die by the schedule, as those of an app that is broken do. */
   #toMissing(id: string): Endpoint | undefined {
     if (this.#isShared || this.#defaults === undefined) return undefined;
-    return toAppEndpoint(
-      { route: id.slice(INBOX_PREFIX.length), timeout: this.#defaults.timeout },
-      { ...this.#defaults, concurrency: 1 },
-    );
+    const route = id.slice(INBOX_PREFIX.length);
+    return toAppEndpoint({ route, timeout: this.#defaults.timeout }, { ...this.#defaults, concurrency: 1 });
   }
 }
 

@@ -3,7 +3,6 @@
  * that locked it. If the queue is in the same database, this transaction also stores the event. Otherwise, the queue has stored it before: if
  * anything ends in between, the row is found again, and the queue knows its ID.
  */
-
 import type pg from 'pg';
 import { TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
@@ -35,9 +34,7 @@ export interface OutboxParts {
   readonly maxEventSize: number;
   readonly route: (event: RoutedEvent) => readonly Target[];
   readonly pollInterval: Milliseconds;
-  /** `DeliveryQueue.append`: durable when it resolves. `conflict`: another event has the ID. */
-  readonly append: DeliveryQueue['append'];
-  readonly join: DeliveryQueue['join'];
+  readonly queue: Pick<DeliveryQueue, 'append' | 'join'>;
   readonly hooks: OutboxHooks;
 }
 
@@ -146,7 +143,7 @@ export class Outbox {
     };
     this.#session = new OutboxSession(this.#target, this.#parts.schema, onNotified, () => this.#wake());
     await this.#session.open();
-    this.#joined = await this.#session.use(this.#parts.join);
+    this.#joined = await this.#session.use((client) => this.#parts.queue.join(client));
     return this.#session;
   }
 
@@ -298,7 +295,7 @@ export class Outbox {
   async #store(items: readonly Item[], batch: Batch): Promise<void> {
     const { distinct, repeated } = separateRepeated(items);
     const events = distinct.map(({ event }) => event);
-    const results = await (this.#joined ?? this.#parts).append(events);
+    const results = await (this.#joined ?? this.#parts.queue).append(events);
     for (const [i, { row, event }] of distinct.entries()) {
       if (results[i] === 'conflict') {
         batch.rejected.push({ row, reason: 'another event was accepted with the same ID' });

@@ -140,10 +140,8 @@ export class Housekeeping {
     const endpoints = registry.list();
     // Those of the config only: the others share a label.
     const named = endpoints.filter(({ source }) => source === 'config');
-    const backlogs = await queue.backlogs(
-      named.map(({ id }) => id),
-      now,
-    );
+    const ids = named.map(({ id }) => id);
+    const backlogs = await queue.backlogs(ids, now);
     for (const [index, backlog] of backlogs.entries()) {
       const endpoint = named[index];
       if (endpoint !== undefined) metrics.backlog(toLabel(endpoint), backlog);

@@ -221,8 +221,7 @@ export class Provider {
       pollInterval,
       maxEventSize: config.maxEventSize,
       route: (event) => this.#stored.route(event),
-      append: (events) => this.#queue.append(events),
-      join: (client) => this.#queue.join(client),
+      queue: this.#queue,
       hooks: createOutboxHooks(telemetry, onAccepted),
     });
   }
@@ -267,10 +266,8 @@ export class Provider {
   async #reschedule(): Promise<void> {
     const { clock } = this.#parts;
     const endpoints = this.#stored.list();
-    const backlogs = await this.#queue.backlogs(
-      endpoints.map(({ id }) => id),
-      clock.now(),
-    );
+    const ids = endpoints.map(({ id }) => id);
+    const backlogs = await this.#queue.backlogs(ids, clock.now());
     for (const [i, { id, schedule }] of endpoints.entries())
       if (!this.#isStopped && (backlogs[i]?.waiting ?? 0) > 0) await this.#queue.reschedule(id, schedule, clock.now());
   }
