@@ -241,7 +241,9 @@ class SqlQueue implements DeliveryQueue {
       // Deliveries that another repair changed meanwhile no longer match.
       yield { changed, total: position === undefined ? changed + rejected : Math.max(total, changed + rejected) };
     }
-    if (rejected > 0) throw toRejected(rejected, reason);
+    if (rejected === 0) return;
+    const count = rejected === 1 ? '1 delivery was' : `${rejected} deliveries were`;
+    throw new SidegateError('system', 'queue_full', `${count} not made due: ${reason}`);
   }
 
   async count(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): Promise<number> {
@@ -400,11 +402,6 @@ class SqlQueue implements DeliveryQueue {
   #abortAll(): void {
     for (const abort of this.#aborts.values()) abort.abort();
   }
-}
-
-function toRejected(rejected: number, reason: string | undefined): SidegateError {
-  const count = rejected === 1 ? '1 delivery was' : `${rejected} deliveries were`;
-  return new SidegateError('system', 'queue_full', `${count} not made due: ${reason}`);
 }
 
 async function findPage<T>({ limit, after }: Page, clock: Clock, findStep: (page: Page) => Promise<FoundStep<T>>) {

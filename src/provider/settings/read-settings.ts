@@ -103,15 +103,15 @@ function checkCa(ca: string | undefined, report: Report): string | undefined {
 
 function toCipher({ encryption }: ProviderConfig, texts: readonly (Secret | undefined)[], report: Report): EndpointCipher {
   const path = `${PATH}.encryption.keys`;
-  const keys = texts.map((text, index) => {
+  const keys = texts.flatMap((text, index) => {
     if (text === undefined) return [];
     const parsed = parseEncryptionKey(text);
-    if ('key' in parsed) return [parsed.key];
+    if ('key' in parsed) return parsed.key;
     report(`${path}.${index}`, parsed);
     return [];
   });
-  const cipher = new EndpointCipher(keys.flat());
-  if (cipher.keyIds.length < keys.flat().length) report(path, { problem: 'two keys are the same', hint: 'remove one of them' });
+  const cipher = new EndpointCipher(keys);
+  if (cipher.keyIds.length < keys.length) report(path, { problem: 'two keys are the same', hint: 'remove one of them' });
   for (const [index, lost] of (encryption?.lostKeys ?? []).entries())
     if (cipher.has(lost))
       report(`${PATH}.encryption.lostKeys.${index}`, { problem: `the key ${lost} is among the keys`, hint: 'remove it here' });

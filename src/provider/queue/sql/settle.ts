@@ -266,9 +266,8 @@ async function countEnded(sql: Sql, events: ReadonlyMap<number, EndedEvent>): Pr
   const done = [...(await sql.change(`${statement} AND e.waiting = r.ended`, columns, last))];
   for (const { event } of done) others.delete(event);
   if (others.size === 0) return done;
-  const rows = await sql.each<{ seq: number; waiting: number }>(`${statement} RETURNING seq, waiting`, columns, [
-    ...others.values(),
-  ]);
+  const counted = `${statement} RETURNING seq, waiting`;
+  const rows = await sql.each<{ seq: number; waiting: number }>(counted, columns, [...others.values()]);
   for (const { seq, waiting } of rows) if (waiting === 0) done.push(others.get(seq) as EndedEvent);
   return done;
 }
