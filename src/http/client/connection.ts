@@ -65,7 +65,7 @@ export class Connection implements ParserEvents {
   #socket: Socket | undefined;
   /** The body that is still being sent. */
   #bodyWriter: BodyWriter | undefined;
-  /** What was sent may not have been read, and is discarded. */
+  /** The peer may not have read all that was sent; the rest is discarded. */
   #mayBeUnread = false;
   #isClosed = false;
   #isReused = false;

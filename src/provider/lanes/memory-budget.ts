@@ -2,7 +2,7 @@
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type Waiting, WaitLine } from '../../core/wait-line.ts';
 
-/** What each tenant holds of something that all share. If there are several, a tenant gets more only while it then holds at most what is free. */
+/** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */
 export class TenantParts {
   readonly #held = new Map<string, number>();
   /** The first that asked. */
@@ -67,7 +67,7 @@ export class MemoryBudget {
     this.#admit();
   }
 
-  /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. It overtakes nobody who could have it. */
+  /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. Those that wait, and could have it, come first. */
   reserve(most: number, tenant: string | undefined): number {
     const reserved = Math.max(0, Math.min(most, this.#parts.most(tenant, this.#unit, this.#free)));
     this.#hold(reserved * this.#unit, tenant);
