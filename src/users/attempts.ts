@@ -67,9 +67,10 @@ const BAN_CACHE_MS: Milliseconds = 1_000;
 /** Caches bans, so that a banned client costs at most one round trip per second. Any entry may be evicted at the cost of a round trip. */
 export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { readonly maxBans: number }): Attempts {
   const bans = new Map<string, { readonly cachedUntil: Milliseconds; readonly endsAt: Milliseconds }>();
-  const refund = (keys: AttemptKeys, taken: LoginAttempt & { readonly kind: 'taken' }): Promise<void> => {
+  const refund = async (keys: AttemptKeys, taken: LoginAttempt & { readonly kind: 'taken' }): Promise<void> => {
+    await taken.refund();
+    // Afterwards: a reply that says `banned`, for an attempt before, may have come meanwhile.
     for (const key of keys) bans.delete(key);
-    return taken.refund();
   };
   return {
     async take(keys, rule) {

@@ -15,11 +15,16 @@ type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'bann
 /** The matching password, or undefined if none matches. */
 type PasswordResult = LivePassword | undefined | NotChecked;
 
-/** Counts an attempt of the client and the user before the password is checked; or the ban that forbids it. */
-export type TakeAttempt = () => Promise<
-  | { readonly kind: 'taken' /** Reverts the count, because the attempt did not fail. */; refund(): Promise<void> }
-  | { readonly kind: 'banned'; readonly left: Milliseconds }
->;
+/** Counts an attempt before the password is checked. */
+export interface CountAttempt {
+  /** The client, the user, or both. */
+  readonly keys: readonly string[];
+  /** Counts it; or the ban that forbids it. */
+  take(): Promise<
+    | { readonly kind: 'taken' /** Reverts the count, because the attempt did not fail. */; refund(): Promise<void> }
+    | { readonly kind: 'banned'; readonly left: Milliseconds }
+  >;
+}
 
 /** The dependencies of a verifier. */
 interface VerifierParts {
@@ -46,6 +51,8 @@ const ANY_NETWORK = '';
  * many clients of one user, or users of one network, may come at once.
  */
 const MAX_BAN_WAIT_MS: Milliseconds = 5_000;
+/** More attempts do not wait. */
+const MAX_BAN_WAITS = 1_000;
 
 /** Verifies the credentials of one realm. */
 export class PasswordVerifier {
@@ -56,8 +63,9 @@ export class PasswordVerifier {
   readonly #flights = new Map<string, Promise<PasswordResult>>();
   /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time, and one where they are known. */
   readonly #hashes = new Map<string, Promise<PasswordResult>>();
-  /** Checks that an attempt was counted for, by user and by network. A user name begins with a colon, as none contains one. */
-  readonly #counted = new Map<string, Set<Promise<PasswordResult>>>();
+  /** Checks that an attempt was counted for, by what it counts for; `next` resolves when the next one ends. */
+  readonly #counted = new Map<string, { running: number; next: PromiseWithResolvers<void> }>();
+  #waiting = 0;
   readonly #sessions = new Set<LoginSession>();
   #users: UserSet;
 
@@ -103,9 +111,9 @@ export class PasswordVerifier {
   }
 
   /** Checks the credentials. Concurrent requests of one network with the same credentials share one attempt. Rejects if the check fails. */
-  verify(credentials: BasicCredentials, network: string, take: TakeAttempt): Promise<PasswordResult> {
+  verify(credentials: BasicCredentials, network: string, count: CountAttempt): Promise<PasswordResult> {
     const digest = this.#cache.toDigest(credentials, network);
-    return this.#join(this.#flights, digest, () => this.#attempt(credentials, network, digest, take));
+    return this.#join(this.#flights, digest, () => this.#attempt(credentials, network, digest, count));
   }
 
   /** Whether the user still has the password. */
@@ -122,30 +130,31 @@ export class PasswordVerifier {
     return () => this.#drop(session);
   }
 
-  async #attempt(credentials: BasicCredentials, network: string, digest: string, take: TakeAttempt): Promise<PasswordResult> {
+  async #attempt(credentials: BasicCredentials, network: string, digest: string, count: CountAttempt): Promise<PasswordResult> {
     const { user } = credentials;
     const proof = this.#cache.find(network, user, digest);
     // Proved before, so this is not a guess. Bans and counters do not apply; otherwise an attacker could lock out the user.
     const known = proof === undefined ? undefined : this.#findLive(user, proof.stored);
     if (known !== undefined) return this.#remember(network, digest, user, await this.#hash(credentials, network, true));
-    const names = [`:${user}`, network];
     const { clock } = this.#parts;
     const end = clock.monotonic() + MAX_BAN_WAIT_MS;
     for (;;) {
-      const attempt = await take();
+      const attempt = await count.take();
       if (attempt.kind === 'taken') {
         const check = this.#checkCounted(credentials, network, attempt);
-        this.#note(names, check);
+        this.#note(count.keys, check);
         return this.#remember(network, digest, user, await check);
       }
       // A ban counts attempts that are still being checked, and is lifted if they were right.
-      const checks = names.flatMap((name) => [...(this.#counted.get(name) ?? [])]);
+      const checks = count.keys.flatMap((key) => this.#counted.get(key)?.next.promise ?? []);
       const left = end - clock.monotonic();
-      if (checks.length === 0 || left <= 0) {
+      if (checks.length === 0 || left <= 0 || this.#waiting >= MAX_BAN_WAITS) {
         this.#cache.countMiss(network, user);
         return { notChecked: 'banned', left: attempt.left };
       }
-      await within(clock, left, Promise.allSettled(checks));
+      this.#waiting++;
+      await within(clock, left, Promise.race(checks));
+      this.#waiting--;
     }
   }
 
@@ -160,15 +169,18 @@ export class PasswordVerifier {
     return result;
   }
 
-  #note(names: readonly string[], check: Promise<PasswordResult>): void {
-    for (const name of names) {
-      const checks = this.#counted.get(name) ?? new Set();
-      this.#counted.set(name, checks.add(check));
-      const forget = (): void => {
-        checks.delete(check);
-        if (checks.size === 0) this.#counted.delete(name);
+  #note(keys: readonly string[], check: Promise<PasswordResult>): void {
+    for (const key of keys) {
+      const checks = this.#counted.get(key) ?? { running: 0, next: Promise.withResolvers<void>() };
+      checks.running++;
+      this.#counted.set(key, checks);
+      const end = (): void => {
+        checks.running--;
+        checks.next.resolve();
+        checks.next = Promise.withResolvers();
+        if (checks.running === 0) this.#counted.delete(key);
       };
-      check.then(forget, forget);
+      check.then(end, end);
     }
   }
 

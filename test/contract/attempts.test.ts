@@ -4,7 +4,7 @@ import type { RedisTopology } from '../../src/state/redis/options.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
 import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/users/attempts.ts';
 import { createMemoryAttempts } from '../../src/users/memory-attempts.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock, settle } from '../support/fake-clock.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
@@ -243,6 +243,34 @@ describe('bans that are cached in front of the store', () => {
     expect(calls()).toBe(3);
     await clock.advance(4_500);
     expect(await cached.take(['c', 'other'], rule)).toMatchObject({ kind: 'taken' });
+  });
+
+  test('end with a refund, although another attempt was banned while it was under way', async () => {
+    const clock = new FakeClock();
+    const memory = createMemoryAttempts(clock, { maxKeys: 10 });
+    let last: Promise<unknown> = Promise.resolve();
+    // Like Redis: one after the other, each a while after it was sent.
+    const queue = <T>(run: () => Promise<T>): Promise<T> => {
+      const result = last.then(() => settle()).then(run);
+      last = result;
+      return result;
+    };
+    const remote: Attempts = {
+      ...memory,
+      findBan: (key, rule) => memory.findBan(key, rule),
+      take: (keys, rule) =>
+        queue(async () => {
+          const result = await memory.take(keys, rule);
+          return result.kind === 'taken' ? { kind: 'taken', refund: () => queue(() => result.refund()) } : result;
+        }),
+    };
+    const cached = withBanCache(remote, clock, { maxBans: 10 });
+    const rule = { failures: 1, per: 60_000, ban: 60_000 };
+    const first = await cached.take(['c'], rule);
+    const second = cached.take(['c'], rule);
+    if (first.kind === 'taken') await first.refund();
+    expect(await second).toMatchObject({ kind: 'banned' });
+    expect(await cached.take(['c'], rule)).toMatchObject({ kind: 'taken' });
   });
 
   test('end at once when an attempt is refunded, and are bounded in number', async () => {

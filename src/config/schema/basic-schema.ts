@@ -82,7 +82,7 @@ export const basic = z.strictObject({
           ban: duration()
             .prefault('5m')
             .describe(
-              'How long further attempts are rejected with 429, after a delay of 100 ms, even with the right password. Exception: a password that the same client network (an IPv4 address, or the /64 of an IPv6 address) used successfully at the same process (replica and worker) within the last hour. It ends when that network has sent 100 wrong ones for that user while banned.',
+              'How long further attempts are rejected with 429, even with the right password: after 100 ms, or after at most 5 s while the same process still checks passwords of the client or user. Exception: a password that the same client network (an IPv4 address, or the /64 of an IPv6 address) used successfully at the same process (replica and worker) within the last hour. It ends when that network has sent 100 wrong ones for that user while banned.',
             ),
         })
         .prefault({}),

@@ -63,7 +63,7 @@ const SCHEME: RequestPart<OriginalRequest['scheme']> = {
   read: (value) => SCHEMES.get(value.toLowerCase()),
 };
 const URL_FIELD = 'x-original-url';
-/** The proxy sets it on the way to the app, but not always in the auth request. */
+/** The proxy sets it on the way to the app, but not always in the auth request; other spellings of it stay. */
 const REPLACED_FIELD = 'sidegate-user';
 const READ_FIELDS = new Set([URL_FIELD, ...[METHOD, URI, HOST, SCHEME].flatMap(({ fields }) => fields)]);
 
@@ -93,7 +93,7 @@ export function findForbiddenField({ names }: HeaderFields): string | undefined 
   return names.find((name) => {
     const folded = toFoldedName(name);
     const isForbidden = findProxyClaim(folded) === 'override' || isOwnField(folded);
-    return isForbidden && !READ_FIELDS.has(name) && folded !== REPLACED_FIELD;
+    return isForbidden && !READ_FIELDS.has(name) && name !== REPLACED_FIELD;
   });
 }
 

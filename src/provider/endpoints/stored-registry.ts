@@ -68,8 +68,7 @@ const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate);
 export const ENDPOINTS_HEAP_SHARE = 0.4;
 const [ENDPOINT_BYTES, BYTES_PER_CHARACTER, PATTERN_BYTES] = [2_048, 3, 512];
 /** More is not read, unless a large heap has more room: what was accepted, also if it was encrypted since. A replica with more memory may have stored more. */
-const READ_HEAP_SHARE = 0.45;
-const [LARGE_HEAP_SHARE, USED_BYTES] = [0.85, 24 * 2 ** 20];
+const [READ_HEAP_SHARE, LARGE_HEAP_SHARE, USED_BYTES] = [0.45, 0.85, 24 * 2 ** 20];
 
 export class StoredRegistry implements EndpointRegistry {
   readonly #parts: RegistryParts;

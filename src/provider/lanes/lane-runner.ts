@@ -72,16 +72,16 @@ export async function serveAbsent(context: LaneContext, lane: Lane, endpoint: En
   const isContinued = before?.kind === kind && Math.abs(now - before.seenAt) <= MAX_GAP_MS && before.since <= now;
   const absence: LaneAbsence = { kind, since: isContinued ? before.since : now, seenAt: now };
   const state = { ...known, absence };
-  if (now - absence.since >= grace) return skipAll(context, lane, state);
+  if (now - absence.since >= grace) return skipAll(context, lane, state, endpoint?.tenant);
   await lane.settle([], state);
   return leaveAbsent(context);
 }
 
-async function skipAll(context: LaneContext, lane: Lane, state: LaneState): Promise<LaneResult> {
+async function skipAll(context: LaneContext, lane: Lane, state: LaneState, tenant: string | undefined): Promise<LaneResult> {
   const { clock, hooks } = context;
   const end = clock.monotonic() + SKIP_SLICE_MS;
   while (!lane.signal.aborted && clock.monotonic() < end) {
-    const { taken, skipped, isLast } = await skipSome(context, lane, state);
+    const { taken, skipped, isLast } = await skipSome(context, lane, state, tenant);
     if (skipped > 0) hooks.onSkipped(lane.endpoint, skipped);
     if (skipped < taken) return leaveAbsent(context);
     if (isLast) break;
@@ -90,17 +90,15 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState): Prom
 }
 
 /** Some deliveries may be too young to be skipped. `isLast`: no others are due. */
-async function skipSome({ budget, slots, clock }: LaneContext, lane: Lane, state: LaneState) {
+async function skipSome({ budget, slots, clock }: LaneContext, lane: Lane, state: LaneState, tenant: string | undefined) {
   const now = clock.now();
-  const tenant = undefined;
   const reserved =
     budget.reserve(SKIP_BATCH, tenant) || ((await slots.waitForMemory(SKIP_BATCH, tenant, SKIP_SLICE_MS).granted) ?? 0);
   if (reserved === 0) return { taken: 0, skipped: 0, isLast: true };
   try {
     const deliveries = await lane.take(reserved, now);
     const old = deliveries.filter(({ due }) => due <= now - DISABLED_GRACE_MS);
-    const settlement = { kind: 'skipped' } as const;
-    const settled = old.map(({ event, attempt }) => ({ event, attempt, at: now, settlement }));
+    const settled = old.map(({ event, attempt }) => ({ event, attempt, at: now, settlement: { kind: 'skipped' } as const }));
     if (settled.length > 0) await lane.settle(settled, state);
     return { taken: deliveries.length, skipped: old.length, isLast: deliveries.length < reserved };
   } finally {

@@ -27,13 +27,8 @@ export class TenantParts {
   }
 }
 
-interface Reservation {
-  readonly most: number;
-  readonly tenant: string | undefined;
-}
-
 export class MemoryBudget {
-  readonly #line: WaitLine<Reservation, number>;
+  readonly #line: WaitLine<{ readonly most: number; readonly tenant: string | undefined }, number>;
   readonly #parts = new TenantParts();
   readonly #bytes: number;
   #unit: number;

@@ -1,9 +1,8 @@
 /**
  * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond, or respond slowly, cannot use up what the others
  * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that are
- * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots than are free, and
- * none more bytes.
- * The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
+ * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots, or bytes, than are
+ * free. The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { type LinePlace, type Waiting, WaitLine } from '../../core/wait-line.ts';
@@ -75,6 +74,7 @@ const WAITING_SHARE = 0.25;
 
 interface HeldSlot extends SlotRequest {
   readonly startedAt: Milliseconds;
+  /** Its bytes count as those of slow attempts. */
   isSlow: boolean;
   /** Its endpoint counts as slow for it. */
   isNoted: boolean;
@@ -181,16 +181,15 @@ export class SlotPool {
   #hold(request: SlotRequest): Slot | undefined {
     const { kind } = request;
     if (!this.#mayHold(request)) return undefined;
-    const isFree =
-      kind === 'proven' || kind === 'unproven'
-        ? this.#makeRoom(kind)
-        : this.#slow < this.#maxOfSlow && this.#fitsSlow(request, SLOW_SHARE);
+    const isFree = kind === 'proven' || kind === 'unproven' ? this.#makeRoom(kind) : this.#slow < this.#maxOfSlow;
     return isFree ? this.#holdNow(request) : undefined;
   }
 
-  /** A tenant never holds more slots than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
-  #mayHold({ kind, endpoint, tenant }: SlotRequest): boolean {
+  /** A tenant never holds more slots, or bytes of slow attempts, than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
+  #mayHold(request: SlotRequest): boolean {
+    const { kind, endpoint, tenant } = request;
     if (this.#parts.most(tenant, 1, this.#free) < 1) return false;
+    if (kind !== 'proven' && kind !== 'unproven' && !this.#fitsSlow(request, SLOW_SHARE)) return false;
     // Half of the last slots are for tenants without one: their endpoints may seldom have events.
     const share = this.#parts.held(tenant) === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
     return this.#speeds.quickAt(endpoint) >= this.#toQuickSince(share);
@@ -276,25 +275,30 @@ export class SlotPool {
     this.#admit();
   }
 
-  /** Makes the oldest fast attempt a slow one, if it is old enough. */
-  #ageOne(kinds: readonly FastKind[]): boolean {
-    if (this.#slow >= this.#maxSlow) return false;
+  /** Makes the oldest fast attempt a slow one, if it is old enough. Its bytes stay in the budget if they do not fit; `forBytes`: not of such a one. */
+  #ageOne(kinds: readonly FastKind[], forBytes = false): boolean {
+    const old = this.#slow < this.#maxSlow ? this.#findOld(kinds, forBytes) : undefined;
+    if (old === undefined) return false;
+    const [held, kind] = old;
+    const fits = this.#fitsSlow(held);
+    if (kind === 'proven') this.#noteOne(held, this.#clock.monotonic());
+    this.#fast[kind].delete(held);
+    if (fits) this.#makeSlow(held);
+    return true;
+  }
+
+  #findOld(kinds: readonly FastKind[], forBytes: boolean): readonly [HeldSlot, FastKind] | undefined {
     const now = this.#clock.monotonic();
-    for (const kind of kinds) {
+    for (const kind of kinds)
       for (const held of this.#fast[kind]) {
         if (now - held.startedAt < MAX_FAST_AGE_MS[kind]) break;
-        if (!this.#fitsSlow(held)) continue;
-        if (kind === 'proven') this.#noteOne(held, now);
-        this.#fast[kind].delete(held);
-        this.#makeSlow(held);
-        return true;
+        if (!forBytes || this.#fitsSlow(held)) return [held, kind];
       }
-    }
-    return false;
+    return undefined;
   }
 
   #admit(): void {
-    while (this.#budget.waiting > 0) if (!this.#ageOne(FAST_KINDS)) break;
+    while (this.#budget.waiting > 0) if (!this.#ageOne(FAST_KINDS, true)) break;
     // In turns, so that no kind waits permanently.
     for (const kinds of this.#turns) {
       for (let at = 0; at < kinds.length; at++) {
@@ -342,7 +346,7 @@ export class SlotPool {
     const delays = FAST_KINDS.flatMap((kind) =>
       [...this.#fast[kind]].map(({ startedAt }) => startedAt + MAX_FAST_AGE_MS[kind] - now).filter((delay) => delay > 0),
     );
-    // An older one that stayed fast did not fit; it has a chance when a slow one ends.
+    // An older one that stayed fast has a chance when a slow one ends.
     if (delays.length === 0) return;
     this.#cancelTimer = this.#clock.after(Math.ceil(Math.min(...delays)), () => {
       this.#cancelTimer = undefined;

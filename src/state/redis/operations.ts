@@ -163,15 +163,13 @@ export class StoreOperations {
   }
 
   #settle(batch: readonly WaitingOperation[], replies: unknown): void {
-    if (!isReplies(replies, batch.length)) return this.#fail(batch, new Error(UNEXPECTED));
+    if (!Array.isArray(replies) || replies.length !== batch.length) return this.#fail(batch, new Error(UNEXPECTED));
     for (let i = 0; i < batch.length; i++) {
       const { onReply, reject } = batch[i] as WaitingOperation;
-      const reply = replies[i] as RawReply;
-      if (isFailure(reply)) {
-        reject(this.#toUnavailable(reply[1]));
-      } else {
-        onReply(reply);
-      }
+      const reply: unknown = replies[i];
+      if (!isRawReply(reply)) reject(this.#toUnavailable(UNEXPECTED));
+      else if (isFailure(reply)) reject(this.#toUnavailable(reply[1]));
+      else onReply(reply);
     }
   }
 
@@ -236,10 +234,6 @@ export class Script {
 
 function noTimer(): void {
   // Sets none.
-}
-
-function isReplies(replies: unknown, count: number): replies is readonly RawReply[] {
-  return Array.isArray(replies) && replies.length === count && replies.every(isRawReply);
 }
 
 function isRawReply(reply: unknown): reply is RawReply {

@@ -3,14 +3,14 @@ import { HashPool } from '../../../src/users/hash-pool.ts';
 import { type LivePassword, UserSet } from '../../../src/users/user-set.ts';
 import { parseHtpasswd } from '../../../src/users/users.ts';
 import { VerifiedCache } from '../../../src/users/verified-cache.ts';
-import { type CacheOutcome, PasswordVerifier, type TakeAttempt } from '../../../src/users/verifier.ts';
+import { type CacheOutcome, type CountAttempt, PasswordVerifier } from '../../../src/users/verifier.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makeEntry } from '../../support/users.ts';
 
 const pools: HashPool[] = [];
 afterAll(() => Promise.all(pools.map((pool) => pool.close())));
-const FREE: TakeAttempt = async () => ({ kind: 'taken', refund: async () => undefined });
-const BANNED: TakeAttempt = async () => ({ kind: 'banned', left: 7 });
+const FREE: CountAttempt = { keys: ['k'], take: async () => ({ kind: 'taken', refund: async () => undefined }) };
+const BANNED: CountAttempt = { keys: ['k'], take: async () => ({ kind: 'banned', left: 7 }) };
 const HOME = '192.0.2.1';
 const toSource = (name: string, text: string, notAfter?: number) => ({
   name,
@@ -116,18 +116,47 @@ test('rejects more checks than fit into the threads and the queue', async () => 
 test('an attempt is counted before the hash, once for all concurrent requests with the same password, and refunded if it did not fail', async () => {
   const { verifier, outcomes } = start();
   const log: string[] = [];
-  const take: TakeAttempt = async () => {
+  const take: CountAttempt['take'] = async () => {
     log.push('take');
     return { kind: 'taken', refund: async () => void log.push('refund') };
   };
-  await Promise.all([verifier.verify(of('ann', 'x'), HOME, take), verifier.verify(of('ann', 'x'), HOME, take)]);
+  await Promise.all([
+    verifier.verify(of('ann', 'x'), HOME, { keys: [], take }),
+    verifier.verify(of('ann', 'x'), HOME, { keys: [], take }),
+  ]);
   expect([log, outcomes.sort()]).toEqual([
     ['take', 'refund'],
     ['joined', 'miss'],
   ]);
-  await verifier.verify(of('ann', 'wrong'), HOME, take);
+  await verifier.verify(of('ann', 'wrong'), HOME, { keys: [], take });
   expect(log).toEqual(['take', 'refund', 'take']);
   expect(await verifier.verify(of('ann', 'other'), HOME, BANNED)).toEqual({ notChecked: 'banned', left: 7 });
+});
+
+test('a banned attempt waits for checks of its keys only, and at most five seconds', async () => {
+  const { verifier, clock } = start([toSource('one', `${makeEntry('ann', 'x')}\n${makeEntry('bob', 'x')}`)]);
+  let running: (() => void) | undefined;
+  const held = verifier.verify(of('ann', 'x'), HOME, {
+    keys: ['client', 'ann'],
+    take: async () => ({ kind: 'taken', refund: () => new Promise((resolve) => (running = () => resolve(undefined))) }),
+  });
+  await expect.poll(() => running).toBeDefined();
+  const toBanned = (...keys: readonly string[]): CountAttempt => ({ ...BANNED, keys });
+  expect(await verifier.verify(of('bob', '1'), HOME, toBanned('bob'))).toMatchObject({ notChecked: 'banned' });
+  let result: unknown;
+  const waits = verifier.verify(of('bob', '2'), HOME, toBanned('bob', 'client')).then((given) => {
+    result = given;
+  });
+  await clock.advance(4_999);
+  expect(result).toBeUndefined();
+  await clock.advance(1);
+  await waits;
+  expect(result).toMatchObject({ notChecked: 'banned' });
+  const again = verifier.verify(of('bob', '3'), HOME, toBanned('client'));
+  running?.();
+  expect(await held).toMatchObject({ source: 'one' });
+  expect(await again).toMatchObject({ notChecked: 'banned' });
+  expect(clock.timers).toBe(0);
 });
 
 describe('a network', () => {
@@ -146,11 +175,13 @@ describe('a network', () => {
   test('needs a separate attempt for a concurrent request of another network, and shares the hash', async () => {
     const { verifier, outcomes } = start();
     let taken = 0;
-    const take: TakeAttempt = async () => {
+    const take: CountAttempt['take'] = async () => {
       taken++;
       return { kind: 'taken', refund: async () => undefined };
     };
-    const results = await Promise.all([HOME, AWAY].map((network) => verifier.verify(of('ann', 'wrong'), network, take)));
+    const results = await Promise.all(
+      [HOME, AWAY].map((network) => verifier.verify(of('ann', 'wrong'), network, { keys: [], take })),
+    );
     expect([results, taken, outcomes.sort()]).toEqual([[undefined, undefined], 2, ['joined', 'miss']]);
   });
 

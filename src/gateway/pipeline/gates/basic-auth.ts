@@ -7,7 +7,7 @@ import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempts.ts';
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
 import type { LivePassword } from '../../../users/user-set.ts';
-import type { PasswordVerifier, TakeAttempt } from '../../../users/verifier.ts';
+import type { CountAttempt, PasswordVerifier } from '../../../users/verifier.ts';
 import type { PasswordGate } from './gate.ts';
 
 /** The limit on failed attempts. */
@@ -33,7 +33,7 @@ const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
   charset: 'malformed_credentials',
   too_long: 'malformed_credentials',
 };
-const UNLIMITED: TakeAttempt = async () => ({ kind: 'taken', refund: async () => undefined });
+const UNLIMITED: CountAttempt = { keys: [], take: async () => ({ kind: 'taken', refund: async () => undefined }) };
 /**
  * How long the response to a banned client is delayed: a client that guesses as fast as responses arrive would otherwise occupy
  * the event loop, at 0.2 ms per guess (bench/RESULTS-basic.md).
@@ -70,10 +70,11 @@ export function createBasicAuthGate(
   };
 
   const toKeys = options.limit === undefined ? undefined : createAttemptKeys(options.realm, options.limit.by);
-  const toTake = (network: string, user: string): TakeAttempt => {
+  const toCount = (network: string, user: string): CountAttempt => {
     const { limit } = options;
     if (limit === undefined || toKeys === undefined) return UNLIMITED;
-    return () => attempts.take(toKeys(network, user), limit);
+    const keys = toKeys(network, user);
+    return { keys, take: () => attempts.take(keys, limit) };
   };
 
   const delay = async (): Promise<void> => {
@@ -86,7 +87,7 @@ export function createBasicAuthGate(
   };
 
   const verify = async (credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
-    const result = await verifier().verify(credentials, network, toTake(network, credentials.user));
+    const result = await verifier().verify(credentials, network, toCount(network, credentials.user));
     if (result === undefined) return refuse(code, 'bad_credentials');
     if (!('notChecked' in result)) return accept(credentials.user, result);
     if (result.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');

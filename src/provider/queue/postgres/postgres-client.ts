@@ -154,7 +154,9 @@ class PostgresClient implements StoreClient {
   /** A lane stays with this replica until it was not served for a while. Claims that come while others are under way share the next statement. */
   claim(endpoint: string): Promise<Claimed> {
     const claim: Claim = { endpoint, ...Promise.withResolvers<Claimed>() };
-    if (this.#claims.push(claim) === 1)
+    // A lane that it has waits for no lock.
+    if (this.#owned.has(endpoint)) runDetached(this.#claimAll([claim], ''));
+    else if (this.#claims.push(claim) === 1)
       this.#claimed = this.#claimed.then(() => this.#claimAll(this.#claims.splice(0), ' SKIP LOCKED'));
     return claim.promise;
   }
@@ -171,13 +173,20 @@ class PostgresClient implements StoreClient {
       if (this.#owned.size === 0) this.#leasedUntil = usedAt + LEASE_MS - LEASE_MARGIN_MS;
       for (const { name } of taken) this.#owned.set(name, { usedAt, isRunning: true });
       const lanes = await readLanes(this.#database, names);
-      for (const claim of claims) this.#answerClaim(claim, lanes.get(claim.endpoint), onLock);
+      for (const claim of claims)
+        try {
+          this.#answerClaim(claim, lanes.get(claim.endpoint), onLock);
+        } catch (thrown) {
+          this.#rejectClaim(claim, thrown);
+        }
     } catch (thrown) {
-      for (const { endpoint, reject } of claims) {
-        this.release(endpoint);
-        reject(thrown);
-      }
+      for (const claim of claims) this.#rejectClaim(claim, thrown);
     }
+  }
+
+  #rejectClaim({ endpoint, reject }: Claim, thrown: unknown): void {
+    this.release(endpoint);
+    reject(thrown);
   }
 
   #answerClaim(claim: Claim, lane: LaneRow | undefined, onLock: ' SKIP LOCKED' | ''): void {

@@ -385,8 +385,10 @@ export async function pruneStep(
   const share = Math.floor(tenantShare * maxBytes);
   const largest = await findOne<{ tenant: string; bytes: number }>(
     sql,
-    'SELECT name AS tenant, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events ORDER BY stored_bytes DESC LIMIT 1',
-    [share],
+    // The one whose events were searched before, if it still has too much: the search would start again.
+    `SELECT name AS tenant, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events
+      ORDER BY CASE WHEN name = ? THEN 0 ELSE 1 END, stored_bytes DESC LIMIT 1`,
+    [share, after?.tenant ?? ''],
   );
   if (largest !== undefined) {
     const { tenant, bytes } = largest;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import { readOriginalRequest } from '../../../../src/gateway/forward-auth/original-request.ts';
+import { findForbiddenField, readOriginalRequest } from '../../../../src/gateway/forward-auth/original-request.ts';
 import { fc } from '../../../support/property.ts';
 
 type Fields = Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -92,6 +92,11 @@ describe('an original request is unclear', () => {
   ])('%s', (_, over, problem) => {
     expect(read({ ...FORWARDED, ...over })).toBe(problem);
   });
+});
+
+test.each(['Sidegate_User', 'sidegate.user', 'Sidegate-Key', 'SIDEGATE_KEY'])('%s of a client is a forbidden field', (name) => {
+  expect(findForbiddenField(new HeaderFields([name, 'x']))).toBe(name.toLowerCase());
+  expect(findForbiddenField(new HeaderFields(['Sidegate-User', 'x', 'X-Original-Uri', '/']))).toBeUndefined();
 });
 
 test('a field that a client adds cannot change the request of the proxy: it is the same, or rejected', () => {

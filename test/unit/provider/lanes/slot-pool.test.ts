@@ -247,8 +247,8 @@ test('has a slot for failing endpoints even if there are only fast ones', () => 
   expect(take('failing')).toBeUndefined();
 });
 
-test('keeps old attempts with large bodies fast once the slow ones hold 64 MiB', async () => {
-  const { clock, pool, hold, take } = openPool(2, 1_000);
+test('leaves the bytes of old attempts in the budget once the slow ones hold 64 MiB, and gives their fast slots to others', async () => {
+  const { clock, budget, pool, hold, take } = openPool(2, 1_000);
   for (let i = 0; i < 65; i++) {
     hold('proven', MIB);
     await clock.advance(1_000);
@@ -257,20 +257,27 @@ test('keeps old attempts with large bodies fast once the slow ones hold 64 MiB',
   hold('proven', MIB);
   await clock.advance(1_000);
   expect(pool.figures.slow).toBe(64);
-  expect(take('proven', MIB)).toBeUndefined();
+  const free = budget.free;
+  const last = take('proven', MIB);
+  expect(last).toBeDefined();
+  expect([pool.figures.slow, budget.free]).toEqual([65, free]);
   expect(take('failing', MIB)).toBeUndefined();
+  last?.release();
+  expect(budget.free).toBe(free + MIB);
 });
 
-test('does not spin while an old attempt cannot become slow', async () => {
-  const { clock, pool, hold, wait } = openPool(1, 1_000);
+test('does not spin while an old attempt cannot free memory', async () => {
+  const { clock, budget, pool, hold } = openPool(1, 1_000);
   hold('failing', 64 * MIB);
+  const taken = budget.reserve(1_000, undefined);
+  budget.settle(taken, budget.free + taken * (MIB / 4), undefined);
   const big = hold('proven', MIB);
   await clock.advance(2_000);
-  const waiting = wait();
+  const waiting = pool.waitForMemory(1, undefined, 60_000);
   expect(clock.timers, 'only the timeout of the wait').toBe(1);
+  expect(pool.figures).toEqual({ fast: 1, slow: 1, waiting: 0 });
   big.release();
-  await expect(waiting.granted).resolves.toBeDefined();
-  expect(pool.figures.waiting).toBe(0);
+  await expect(waiting.granted).resolves.toBe(1);
 });
 
 test('counts the memory of fast attempts only, until they end or become slow', async () => {
@@ -432,4 +439,19 @@ test('leaves bytes of slow attempts to other tenants', () => {
   for (let i = 0; i < 24; i++) expect(take('many'), `${i}`).toBeDefined();
   expect(take('many')).toBeUndefined();
   expect(take('other')).toBeDefined();
+});
+
+test('serves other tenants while many attempts of one wait for bytes of slow attempts', async () => {
+  const { clock, pool } = openPool(2, 1_000);
+  const toRequest = (tenant: string, kind: SlotKind, bytes: number) => ({ endpoint: tenant, tenant, kind, bytes });
+  pool.take(toRequest('other', 'slow', 1))?.release();
+  for (let i = 0; i < 24; i++) pool.take(toRequest('many', 'slow', MIB));
+  for (let i = 0; i < 100; i++) pool.wait(toRequest('many', 'slow', MIB), 60_000);
+  const small = toRequest('other', 'slow', 1_000);
+  expect(pool.isCrowded(small)).toBe(false);
+  await expect(pool.wait(small, 60_000).granted).resolves.toBeDefined();
+  // Neither do its fast attempts, once they are old.
+  for (let i = 0; i < 2; i++) expect(pool.take(toRequest('many', 'proven', MIB))).toBeDefined();
+  await clock.advance(1_000);
+  expect(pool.take(toRequest('other', 'proven', 1_000))).toBeDefined();
 });

@@ -3,7 +3,7 @@ import { HeaderFields } from '../../../../../src/core/headers.ts';
 import type { ParsedHead } from '../../../../../src/core/parsed-head.ts';
 import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
 import { createMemoryAttempts } from '../../../../../src/users/memory-attempts.ts';
-import type { PasswordVerifier, TakeAttempt } from '../../../../../src/users/verifier.ts';
+import type { CountAttempt, PasswordVerifier } from '../../../../../src/users/verifier.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
 import { toBasic } from '../../../../support/users.ts';
 
@@ -15,8 +15,8 @@ function open(): { clock: FakeClock; check: (authorization?: string) => unknown 
   const verifier = {
     isAvailable: true,
     recall: () => undefined,
-    verify: async (_credentials: unknown, _network: string, take: TakeAttempt) => {
-      const attempt = await take();
+    verify: async (_credentials: unknown, _network: string, count: CountAttempt) => {
+      const attempt = await count.take();
       return attempt.kind === 'taken' ? undefined : { notChecked: 'banned', left: attempt.left };
     },
   } as unknown as PasswordVerifier;
