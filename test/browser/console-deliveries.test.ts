@@ -208,7 +208,7 @@ describe('the list of deliveries', () => {
     await ui.page.getByRole('button', { name: 'Pause' }).click();
     await sendValid();
     await ui.page.getByRole('button', { name: 'Resume (1 new)' }).waitFor();
-    expect(await rows().count()).toBe(1);
+    await expect.poll(() => rows().count()).toBe(1);
     await ui.page.getByRole('button', { name: 'Resume' }).click();
     await waitForRows(2);
   });
@@ -219,7 +219,7 @@ describe('the list of deliveries', () => {
     await waitForRows(50);
     await ui.page.getByRole('button', { name: 'Load older requests' }).click();
     await waitForRows(70);
-    expect(await ui.page.getByRole('button', { name: 'Load older requests' }).count()).toBe(0);
+    await expect.poll(() => ui.page.getByRole('button', { name: 'Load older requests' }).count()).toBe(0);
   });
 
   test('says that sidegate does not respond, and what to do', async () => {
@@ -238,7 +238,7 @@ test('the console works without JavaScript: list, filters, detail and pages', as
   await sendForged();
   for (let i = 0; i < 60; i++) await sendValid();
   await ui.open('/', { javaScriptEnabled: false });
-  expect(await rows().count()).toBe(50);
+  await expect.poll(() => rows().count()).toBe(50);
   await ui.page.getByRole('link', { name: 'Older requests' }).click();
   await waitForRows(11);
   await ui.page.getByRole('link', { name: 'sidegate' }).click();
@@ -269,7 +269,7 @@ for (const javaScriptEnabled of [true, false])
     await ui.page.locator('dd').getByText(HOSTILE).first().waitFor();
     await ui.page.locator('pre').getByText('</pre>').waitFor();
     await ui.page.goto(`/?id=${encodeURIComponent(HOSTILE)}&route=${encodeURIComponent(HOSTILE)}`);
-    expect(await ui.page.locator('img, main script').count()).toBe(0);
+    await expect.poll(() => ui.page.locator('img, main script').count()).toBe(0);
     expect(ui.view.problems).toEqual([]);
   });
 

@@ -59,7 +59,7 @@ describe('outgoing deliveries', () => {
     expect(await ui.view.findViolations()).toEqual([]);
     await dialog.getByRole('link', { name: delivery.id }).click();
     await request.waitFor();
-    expect(await ui.page.locator('tbody tr').count()).toBe(1);
+    await expect.poll(() => ui.page.locator('tbody tr').count()).toBe(1);
     await ui.page.goto('/?view=outgoing');
     const endpoint = ui.page.getByRole('row', { name: 'inbox:ledger app of the route ledger' });
     await endpoint.waitFor();
@@ -129,7 +129,7 @@ describe('outgoing deliveries', () => {
       return (JSON.parse(text) as { data: unknown[] }).data.length === 51;
     });
     await open('outgoing', false);
-    expect(await ui.page.getByRole('row', { name: first }).count()).toBe(0);
+    await expect.poll(() => ui.page.getByRole('row', { name: first }).count()).toBe(0);
     await ui.page.getByRole('button', { name: 'More deliveries' }).click();
     await ui.page.getByRole('row', { name: first }).waitFor();
     await ui.page.getByRole('button', { name: 'First deliveries' }).click();
@@ -146,7 +146,7 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('link', { name: 'All accepted events' }).click();
     await ui.page.getByRole('row', { name: 'event49' }).waitFor();
     const unrouted = ui.page.getByRole('row', { name: 'unrouted' });
-    expect(await unrouted.count()).toBe(0);
+    await expect.poll(() => unrouted.count()).toBe(0);
     await ui.page.getByRole('button', { name: 'More events' }).click();
     await unrouted.waitFor();
     await ui.page.getByRole('button', { name: 'First events' }).click();
@@ -154,7 +154,7 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('checkbox', { name: 'Only without an endpoint' }).check();
     await unrouted.waitFor();
     expect(await unrouted.innerText()).toMatch(/user\.added[^]*acme[^]*none/);
-    expect(await ui.page.getByRole('row').count()).toBe(2);
+    await expect.poll(() => ui.page.getByRole('row').count()).toBe(2);
     await ui.page.getByRole('textbox', { name: 'Type' }).fill('invoice.paid');
     await ui.page.keyboard.press('Enter');
     await ui.page.getByText('No event matches.').waitFor();
@@ -181,7 +181,7 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('checkbox', { name: 'Only without an endpoint' }).check();
     await ui.page.getByRole('button', { name: 'Filter' }).click();
     await ui.page.getByRole('row', { name: 'unrouted' }).waitFor();
-    expect(await ui.page.getByRole('row').count()).toBe(2);
+    await expect.poll(() => ui.page.getByRole('row').count()).toBe(2);
     expect(ui.view.problems).toEqual([]);
   });
 
@@ -205,7 +205,7 @@ describe('outgoing deliveries', () => {
     const body = JSON.stringify({ id: 'shop', url: `http://127.0.0.1:${app.port}/shop` });
     await send(ui.gate.providerPort, { method: 'POST', path: '/v1/endpoints', headers, body });
     await open('outgoing');
-    expect(await ui.page.getByRole('button', { name: 'Rotate secret acme' }).count()).toBe(0);
+    await expect.poll(() => ui.page.getByRole('button', { name: 'Rotate secret acme' }).count()).toBe(0);
     await confirm('Rotate secret', 'shop');
     await ui.page.getByRole('dialog').getByText('whsec_').waitFor();
   });

@@ -57,7 +57,7 @@ test('eight routes fit on one screen, the worst first; failures are a series, an
     const [first = '', second = ''] = await rows.allInnerTexts();
     return /^g\b[^]*100 %/.test(first) && /^c\b[^]* %/.test(second);
   });
-  expect(await rows.count()).toBe(8);
+  await expect.poll(() => rows.count()).toBe(8);
   const last = await ui.page.getByRole('row', { name: 'All routes' }).boundingBox();
   expect((last?.y ?? Number.POSITIVE_INFINITY) + (last?.height ?? 0)).toBeLessThan(LAYOUTS.light.viewport.height);
   // The worst one is open.
