@@ -70,7 +70,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an older version is forwarded after a newer one',
     file: 'state/redis/redis-store.ts',
-    from: "return { state: reply === 1 ? 'entered' : 'stale' };",
+    from: "return reply === 0 ? { state: 'stale' } : expectOne(reply, { state: 'entered' });",
     to: "return { state: 'entered' };",
   },
   {
