@@ -86,7 +86,7 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
 }
 
 /**
- * Finds a field by which an app may serve another path than the proxy describes, or that only sidegate may send it. The data port removes such
+ * Finds a field by which an app may serve another path than the proxy describes, or that only sidegate may send. The data port removes such
  * fields; here the proxy passes them on.
  */
 export function findForbiddenField({ names }: HeaderFields): string | undefined {

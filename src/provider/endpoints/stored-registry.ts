@@ -382,17 +382,21 @@ export class StoredRegistry implements EndpointRegistry {
       this.#written = new Set();
       const changed: string[] = [];
       const isOpen = this.#cancelReencryption !== undefined;
-      const failure = await this.#readAll(changed, isOpen).then(
-        () => undefined,
-        (thrown: unknown) => ({ thrown }),
-      );
-      // If the start fails, they are not built: there may be no memory for it.
-      if (failure !== undefined && !isOpen) throw failure.thrown;
-      if (changed.length > 0) this.#rebuild(changed);
-      // Those that are found at the start prevent it.
-      if (isOpen) this.#reportSealed(changed);
-      if (failure !== undefined) throw failure.thrown;
+      try {
+        await this.#readAll(changed, isOpen);
+      } catch (thrown) {
+        // If the start fails, they are not built: there may be no memory for it.
+        if (isOpen) this.#serveChanged(changed, isOpen);
+        throw thrown;
+      }
+      this.#serveChanged(changed, isOpen);
     }
+  }
+
+  #serveChanged(ids: readonly string[], isOpen: boolean): void {
+    if (ids.length > 0) this.#rebuild(ids);
+    // Those that are found at the start prevent it.
+    if (isOpen) this.#reportSealed(ids);
   }
 
   /** In pages. The store reports what others change meanwhile. */

@@ -13,6 +13,10 @@ export class TenantParts {
     return this.#held.get(tenant) ?? 0;
   }
 
+  get all(): Iterable<readonly [tenant: string, held: number]> {
+    return this.#held;
+  }
+
   add(tenant = '', amount: number): void {
     const held = this.held(tenant) + amount;
     if (held === 0) this.#held.delete(tenant);
@@ -34,7 +38,7 @@ export class MemoryBudget {
   #unit: number;
   #free: number;
   /** Reservations of each tenant, in deliveries. */
-  readonly #reserved = new Map<string | undefined, number>();
+  readonly #reserved = new TenantParts();
 
   /** `largest`: of one delivery. Its size is known only after it was taken; until then it counts as this. */
   constructor(bytes: number, largest: number, clock: Clock) {
@@ -58,7 +62,7 @@ export class MemoryBudget {
     const more = largest - this.#unit;
     this.#free += Math.max(this.#bytes, largest) - Math.max(this.#bytes, this.#unit);
     this.#unit = largest;
-    for (const [tenant, reserved] of this.#reserved) this.#hold(reserved * more, tenant);
+    for (const [tenant, reserved] of this.#reserved.all) this.#hold(reserved * more, tenant);
     this.#admit();
   }
 
@@ -66,7 +70,7 @@ export class MemoryBudget {
   reserve(most: number, tenant: string | undefined): number {
     const reserved = Math.max(0, Math.min(most, this.#parts.most(tenant, this.#unit, this.#free)));
     this.#hold(reserved * this.#unit, tenant);
-    this.#note(reserved, tenant);
+    this.#reserved.add(tenant, reserved);
     return reserved;
   }
 
@@ -76,7 +80,7 @@ export class MemoryBudget {
 
   /** Replaces a reservation by the size of what was taken. */
   settle(reserved: number, bytes: number, tenant: string | undefined): void {
-    this.#note(-reserved, tenant);
+    this.#reserved.add(tenant, -reserved);
     this.release(reserved * this.#unit - bytes, tenant);
   }
 
@@ -88,12 +92,6 @@ export class MemoryBudget {
   #hold(bytes: number, tenant: string | undefined): void {
     this.#free -= bytes;
     this.#parts.add(tenant, bytes);
-  }
-
-  #note(reserved: number, tenant: string | undefined): void {
-    const all = (this.#reserved.get(tenant) ?? 0) + reserved;
-    if (all === 0) this.#reserved.delete(tenant);
-    else this.#reserved.set(tenant, all);
   }
 
   #admit(): void {

@@ -78,7 +78,6 @@ interface HeldSlot extends SlotRequest {
   isSlow: boolean;
   /** Its endpoint counts as slow for it. */
   isNoted: boolean;
-  isReleased: boolean;
 }
 
 export class SlotPool {
@@ -221,14 +220,14 @@ export class SlotPool {
 
   #holdNow(request: SlotRequest): Slot {
     const { kind, tenant } = request;
-    const held = { ...request, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false, isReleased: false };
+    const held = { ...request, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false };
     this.#held.add(held);
     this.#quickSince.clear();
     this.#parts.add(tenant, 1);
     if (kind === 'proven' || kind === 'unproven') this.#fast[kind].add(held);
     else this.#makeSlow(held);
     const end = (): void => {
-      if (!held.isReleased) this.#speeds.note(held.endpoint, this.#clock.monotonic() - held.startedAt);
+      if (this.#held.has(held)) this.#speeds.note(held.endpoint, this.#clock.monotonic() - held.startedAt);
       this.#release(held);
     };
     return { bytes: held.bytes, end, release: () => this.#release(held) };
@@ -260,9 +259,7 @@ export class SlotPool {
   }
 
   #release(held: HeldSlot): void {
-    if (held.isReleased) return;
-    held.isReleased = true;
-    this.#held.delete(held);
+    if (!this.#held.delete(held)) return;
     this.#quickSince.clear();
     this.#parts.add(held.tenant, -1);
     if (held.isSlow) {

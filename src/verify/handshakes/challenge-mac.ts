@@ -16,6 +16,7 @@ import {
 import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
 import { compileQueryCheck, readParameters } from './query-token.ts';
 
+const NO_KEY = 'no key of this route is usable';
 const CRC_TOKEN = /^[A-Za-z0-9+/_.-]{1,256}={0,2}$/;
 
 /**
@@ -47,8 +48,8 @@ function respondToToken(scheme: Scheme, { query, headers, parameters }: CrcReque
   if (!CRC_TOKEN.test(token)) return decline('crc_token is not 1 to 256 base64 characters');
   const key = findSigner(scheme, headers, [query, `crc_token=${token}&nonce=${parameters.get('nonce') ?? ''}`], keys);
   if (key === 'none') return decline('no key matches the signature');
-  const mac = key === undefined ? undefined : toMac(key, token);
-  if (mac === undefined) return failForMissingSecret('no key of this route is usable');
+  const mac = toMac(key, token);
+  if (mac === undefined) return failForMissingSecret(NO_KEY);
   return respondWithJson('x', { response_token: `sha256=${mac.toString('base64')}` });
 }
 
@@ -85,9 +86,8 @@ export function createLinkedIn(options: HandshakeOptions): Handshake {
       if (parameters instanceof Refusal) return parameters;
       const challengeCode = parameters.get(CHALLENGE_CODE) ?? '';
       if (!UUID.test(challengeCode)) return decline(`${CHALLENGE_CODE} is not 1 to 64 letters, digits or dashes`);
-      const [key] = secrets.keys;
-      const mac = key === undefined ? undefined : toMac(key, challengeCode);
-      if (mac === undefined) return failForMissingSecret('no key of this route is usable');
+      const mac = toMac(secrets.keys[0], challengeCode);
+      if (mac === undefined) return failForMissingSecret(NO_KEY);
       return respondWithJson('linkedin', { challengeCode, challengeResponse: mac.toString('hex') });
     },
     signed: ({ body }) => declineTokenLike(body, CHALLENGE_CODE),
@@ -115,9 +115,8 @@ export function createBraintree(options: HandshakeOptions): Handshake {
       const challenge = parameters.get(BT_CHALLENGE) ?? '';
       if (!CHALLENGE.test(challenge)) return decline(`${BT_CHALLENGE} is not 20 to 32 hex digits in lower case`);
       if (publicKey === undefined) return decline('no handshake.publicKey is configured');
-      const [key] = secrets.keys;
-      const mac = key === undefined ? undefined : toMac(key, challenge, 'hmac-sha1');
-      if (mac === undefined) return failForMissingSecret('no key of this route is usable');
+      const mac = toMac(secrets.keys[0], challenge, 'hmac-sha1');
+      if (mac === undefined) return failForMissingSecret(NO_KEY);
       return respondWithText('braintree', `${publicKey}|${mac.toString('hex')}`);
     },
     signed({ body }) {

@@ -67,7 +67,7 @@ export function createZoom(): Handshake {
       const plainToken = isJsonObject(payload) ? payload['plainToken'] : undefined;
       if (typeof plainToken !== 'string' || !PLAIN_TOKEN.test(plainToken))
         return decline('plainToken is not 1 to 256 base64 characters');
-      const mac = key === undefined ? undefined : toMac(key, plainToken);
+      const mac = toMac(key, plainToken);
       if (mac === undefined) return failForMissingSecret('the key that verified the request is no longer usable');
       return respondWithJson('zoom', { plainToken, encryptedToken: mac.toString('hex') });
     },

@@ -6,8 +6,9 @@ import type { VerifyKey } from './scheme.ts';
 /** The HMACs that handshakes require. */
 export type HandshakeMac = 'hmac-sha1' | 'hmac-sha256';
 
-/** HMAC of ASCII text; undefined for a key of another algorithm. */
-export function toMac({ material }: VerifyKey, text: string, algorithm: HandshakeMac = 'hmac-sha256'): Buffer | undefined {
+/** HMAC of ASCII text; undefined without a key, and for one of another algorithm. */
+export function toMac(key: VerifyKey | undefined, text: string, algorithm: HandshakeMac = 'hmac-sha256'): Buffer | undefined {
+  const material = key?.material;
   if (!(material instanceof Material) || material.algorithm !== algorithm) return undefined;
   return ALGORITHMS[algorithm].sign(material.key, [text]);
 }
