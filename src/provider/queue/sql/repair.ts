@@ -388,7 +388,7 @@ export async function pruneStep(
     // The one whose events were searched before, if it still has too much: the search would start again.
     `SELECT name AS tenant, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events
       ORDER BY CASE WHEN name = ? THEN 0 ELSE 1 END, stored_bytes DESC LIMIT 1`,
-    [share, after?.tenant ?? ''],
+    [share, after?.tenant ?? null],
   );
   if (largest !== undefined) {
     const { tenant, bytes } = largest;
