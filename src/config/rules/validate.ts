@@ -1,7 +1,9 @@
 /** The rules across several parts of the config, and the warnings about insecure settings. */
+import { isIP } from 'node:net';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { parseDestinationRule } from '../../core/destination.ts';
 import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-address.ts';
+import { isPublicAddress } from '../../http/dial/address-rules.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
@@ -244,10 +246,12 @@ function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): R
   if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
     found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
   for (const [index, text] of proxy.allow.entries()) {
-    if (parseDestinationRule(text) === undefined)
-      found.push(
-        error(['proxy', 'allow', index], `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port'),
-      );
+    const path: Path = ['proxy', 'allow', index];
+    const rule = parseDestinationRule(text);
+    if (rule === undefined)
+      found.push(error(path, `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port'));
+    else if (proxy.denyPrivate && isIP(rule.host) !== 0 && !isPublicAddress(rule.host))
+      found.push(warning(path, 'denyPrivate rejects this address', 'remove the entry, or set denyPrivate: false'));
   }
   if (proxy.allow.length === 0)
     found.push(warning(['proxy', 'allow'], 'no destination is allowed', 'list destinations as host:port'));

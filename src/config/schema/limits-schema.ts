@@ -24,7 +24,7 @@ export const limits = z
       .describe(
         'Maximum time for a client to read the buffered part of a response, or of what it is sent over an upgraded connection or a tunnel.',
       ),
-    keepAliveTimeout: duration()
+    keepAliveTimeout: timeLimit()
       .prefault('65s')
       .describe('How long an idle connection is kept open. Set it above the idle timeout of the load balancer.'),
     maxHeaderBytes: size({ min: 1_024 }).prefault('16Ki').describe('Maximum size of a request head.'),

@@ -30,7 +30,7 @@ test('a limit of time that the timers of libraries do not support is an error', 
 
 test('a duration that a store could not count from now is an error', () => {
   const text =
-    'routes: []\nstore: { memory: {} }\nlimits: { keepAliveTimeout: 36500d }\nshutdown: { grace: 36501d, drain: 999999999999d }\n';
+    'routes: []\nstore: { memory: {} }\nlimits: { queueTimeout: 36500d }\nshutdown: { grace: 36501d, drain: 999999999999d }\n';
   const messages = parseConfig('gate.yaml', text, new FakeClock()).problems.map(({ message }) => message);
   expect(messages).toEqual(
     expect.arrayContaining(['36501d is too long; write at most 36500d', '999999999999d is too long; write at most 36500d']),

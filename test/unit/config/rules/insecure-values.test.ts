@@ -173,3 +173,18 @@ describe('a secret', () => {
     },
   );
 });
+
+test('an allowed destination of the forward proxy gets a warning if it is an address that denyPrivate rejects', () => {
+  const allow = ['10.0.0.1:443', '[::ffff:10.0.0.1]:443', '[fd00::1]:443', '8.8.8.8:53', 'db.internal:5432', '10.0.0.1'];
+  const proxy = { address: '127.0.0.1:9091', requireTls: false, basic: { realm: 'p', users: { file: 'users' } }, allow };
+  const rejected = 'denyPrivate rejects this address';
+  expect(check({ proxy }).filter((line) => line.includes('proxy.allow'))).toEqual([
+    `warning proxy.allow.0: ${rejected}`,
+    `warning proxy.allow.1: ${rejected}`,
+    `warning proxy.allow.2: ${rejected}`,
+    'error proxy.allow.5: "10.0.0.1" is not a destination',
+  ]);
+  expect(check({ proxy: { ...proxy, allow: ['10.0.0.1:443'], denyPrivate: false } })).not.toContainEqual(
+    expect.stringContaining(rejected),
+  );
+});
