@@ -174,6 +174,33 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     await Promise.all([lanes.stop(), others.stop()]);
   });
 
+  test('settle nothing of an event that has the number of one that a failover lost', async () => {
+    const schema = newSchema();
+    const queue = await open(schema);
+    const lanes = holdLanes(queue);
+    const [lost = ''] = await appendMany(queue, 1, 'a', now());
+    const { lane, end } = await lanes.next('a');
+    const taken = await lane.take(1, now());
+    // What a standby without the last commits has, once it is promoted.
+    for (const statement of [
+      `SELECT setval(pg_get_serial_sequence('"${schema}".event', 'seq'), seq, false) FROM "${schema}".event WHERE id = '${lost}'`,
+      ...['event', 'payload', 'delivery'].map((table) => `DELETE FROM "${schema}".${table}`),
+      `UPDATE "${schema}".lane SET waiting = 0, bytes = 0`,
+      `DELETE FROM "${schema}".tenant`,
+    ])
+      server.sql(statement);
+    const [accepted = ''] = await appendMany(queue, 1, 'a', now());
+    await lane.settle(
+      taken.map((delivery) => settled(delivery, { kind: 'delivered' }, now())),
+      PROVEN,
+    );
+    end();
+    const { found } = await queue.find({ event: accepted }, { limit: 1 });
+    expect(found).toMatchObject([{ state: 'waiting', attempts: 0 }]);
+    await lanes.stop();
+    expect((await drain(queue, now)).map(({ event }) => event)).toEqual([accepted]);
+  });
+
   test('give up all lanes after a pause that was longer than the leases, also those that they do not need at once', async () => {
     const schema = newSchema();
     let pause = 0;
@@ -271,9 +298,11 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS })];
     let changes = 0;
     second.endpoints.onChange(() => changes++);
-    let version = 0;
+    let replaced: number | undefined;
     await until(async () => {
-      expect(await first.endpoints.put({ id: 'e', version: ++version, json: '{}' })).toBe(true);
+      const version = (replaced ?? 0) + 1;
+      expect(await first.endpoints.put({ id: 'e', version, json: '{}' }, replaced)).toBe(true);
+      replaced = version;
       await new Promise((resolve) => setTimeout(resolve, 50));
       return changes > 0;
     });
@@ -288,7 +317,7 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     second.endpoints.onChange(() => changes++);
     for (const change of [
       () => first.endpoints.put({ id: 'e', version: 1, json: '{}' }),
-      () => first.endpoints.put({ id: 'e', version: 2, json: '{}' }),
+      () => first.endpoints.put({ id: 'e', version: 2, json: '{}' }, 1),
       () => first.endpoints.remove('e'),
     ]) {
       changes = 0;
@@ -313,7 +342,7 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     const slow = new pg.Client({ connectionString: server.url() });
     await slow.connect();
     await slow.query(`BEGIN; UPDATE "${schema}".endpoint SET version = 2 WHERE id = 'slow'`);
-    await waitForChange(() => first.endpoints.put({ id: 'fast', version: 2, json: '{}' }));
+    await waitForChange(() => first.endpoints.put({ id: 'fast', version: 2, json: '{}' }, 1));
     await waitForChange(() => slow.query('COMMIT'));
     await slow.end();
   });

@@ -132,7 +132,7 @@ export class LaneRun implements Lane {
     const taken = this.#taken.get(event);
     if (taken?.attempt !== attempt) return [];
     const { seq, due, facts } = taken;
-    return [{ seq, attempt, due, at, settlement, record: record && JSON.stringify(record), facts }];
+    return [{ seq, event, attempt, due, at, settlement, record: record && JSON.stringify(record), facts }];
   }
 }
 

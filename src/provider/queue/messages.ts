@@ -22,8 +22,11 @@ export interface DeliveryFacts {
   readonly waiting: number;
 }
 
-/** One settled delivery; `seq` is the number of its event, `record` the JSON of an AttemptRecord. */
-export interface SettleMessage extends Pick<SettledDelivery, 'attempt' | 'at' | 'settlement'> {
+/**
+ * One settled delivery; `event` is the ID of its event, `seq` its number, `record` the JSON of an AttemptRecord. A database that lost commits in a
+ * failover gives numbers again.
+ */
+export interface SettleMessage extends Pick<SettledDelivery, 'event' | 'attempt' | 'at' | 'settlement'> {
   readonly seq: number;
   /** When it was due as it was taken: a retry during the attempt makes that earlier. */
   readonly due: EpochMilliseconds;

@@ -110,12 +110,12 @@ class StoreWalker implements Walker {
   async #settle(process: number, kind: string): Promise<Value> {
     const taken = this.#taken[process];
     if (taken === undefined) throw new Error('the process has no delivery');
-    const { seq, attempt, due, facts } = taken;
+    const { seq, event, attempt, due, facts } = taken;
     const { isLost } = await this.#run(process, 'settle', {
       endpoint: this.#endpoint,
       run: 1,
       holder: toHolder(process),
-      settled: [{ seq, attempt, at: this.#now, settlement: this.#toSettlement(kind), record: `"${kind}"`, due, facts }],
+      settled: [{ seq, event, attempt, at: this.#now, settlement: this.#toSettlement(kind), record: `"${kind}"`, due, facts }],
       state: undefined,
     });
     this.#taken[process] = undefined;

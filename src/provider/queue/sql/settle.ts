@@ -57,7 +57,7 @@ export async function change(sql: Sql, rows: readonly Position[], changes: strin
 
 /**
  * Settles the deliveries of several runs, in a transaction of the caller. The number of the attempt is the fence of each delivery: a late
- * settlement changes no row. Only the holder of the lane decides what happens next. A replica that lost the lane still records which
+ * settlement changes no row, and neither does one of an event that the database lost. Only the holder of the lane decides what happens next. A replica that lost the lane still records which
  * deliveries the endpoint acknowledged, because that is a fact.
  */
 export async function settle(sql: Sql, settlements: readonly Settle[]): Promise<readonly SettleResult[]> {
@@ -104,20 +104,25 @@ function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
   nexts.set(lane, Math.min(nexts.get(lane) ?? due, due));
 }
 
-const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', 'next', 'pause', 'made', 'at'], ['record']);
+const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', 'next', 'pause', 'made', 'at'], ['id', 'record']);
+
+/** Its newest attempt is still the one that `r` settles. */
+const IS_TAKEN = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence';
 
 interface SettledRow extends FoundRow, Readonly<Record<'fence' | 'next' | 'pause' | 'made', number>> {
   /** When it was due as it was taken, if it failed. */
   readonly taken: number | null;
+  /** Of the event. */
+  readonly id: string;
   readonly record: string | null;
   readonly at: number | null;
 }
 
-function toRow(lane: number, { seq, attempt, due, at, settlement, record, facts }: SettleMessage): SettledRow {
+function toRow(lane: number, { seq, event, attempt, due, at, settlement, record, facts }: SettleMessage): SettledRow {
   const { key, tenant, bytes, waiting } = facts;
   const figures = { event: seq, lane, order_key: key, tenant: tenant ?? NO_TENANT, bytes, waiting };
   const isFailed = settlement.kind !== 'delivered' && settlement.kind !== 'skipped';
-  const common = { ...figures, fence: attempt, taken: isFailed ? due : null, record: record ?? null };
+  const common = { ...figures, id: event, fence: attempt, taken: isFailed ? due : null, record: record ?? null };
   if (settlement.kind === 'postponed') return { ...common, state: DUE, next: settlement.due, pause: 0, made: 0, at: null };
   if (settlement.kind === 'retry') {
     const wait = Math.max(0, settlement.due - at);
@@ -129,7 +134,7 @@ function toRow(lane: number, { seq, attempt, due, at, settlement, record, facts 
 
 /** Returns the deliveries that were changed, as they are now. */
 async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {
-  const isCurrent = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence AND d.state < 2';
+  const isCurrent = `${IS_TAKEN} AND d.state < 2 AND EXISTS (SELECT 1 FROM event e WHERE e.seq = r.event AND e.id = r.id)`;
   const again = rows.filter(({ fence }) => fence !== 0);
   if (again.length > 0) {
     const json = JSON.stringify(again);
@@ -174,7 +179,7 @@ async function readAgain(sql: Sql, rows: readonly SettledRow[]): Promise<readonl
 async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
   const canceled = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting
-     FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON d.event = r.event AND d.lane = r.lane AND d.attempt = r.fence JOIN event e ON e.seq = d.event
+     FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON ${IS_TAKEN} JOIN event e ON e.seq = d.event AND e.id = r.id
      WHERE r.state = ${DELIVERED} AND d.state = ${SKIPPED}${sql.dialect.forUpdate}`,
     [JSON.stringify(rows)],
   );
