@@ -37,11 +37,11 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
 
     test('stores a change only over the version before', async () => {
       const { endpoints } = await open();
-      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'early' })).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'early' }, 1)).toBe(false);
       expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'one' })).toBe(true);
       expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'again' })).toBe(false);
-      expect(await endpoints.put({ id: 'ep_1', version: 3, json: 'late' })).toBe(false);
-      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'two' })).toBe(true);
+      expect(await endpoints.put({ id: 'ep_1', version: 3, json: 'late' }, 2)).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'two' }, 1)).toBe(true);
       expect(await endpoints.list()).toEqual([{ id: 'ep_1', version: 2, json: 'two' }]);
     });
 
@@ -49,7 +49,7 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
       const { endpoints } = await open();
       await endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
       const results = await Promise.all(
-        Array.from({ length: 20 }, (_, i) => endpoints.put({ id: 'ep_1', version: 2, json: `${i}` })),
+        Array.from({ length: 20 }, (_, i) => endpoints.put({ id: 'ep_1', version: 2, json: `${i}` }, 1)),
       );
       expect(results.filter(Boolean)).toHaveLength(1);
       expect(await endpoints.list()).toEqual([{ id: 'ep_1', version: 2, json: String(results.indexOf(true)) }]);
@@ -61,14 +61,14 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
       expect(await endpoints.remove('ep_1')).toBe(true);
       expect(await endpoints.remove('ep_1')).toBe(false);
       expect(await endpoints.list()).toEqual([]);
-      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'two' })).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'two' }, 1)).toBe(false);
       expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'new' })).toBe(true);
     });
 
     test('removes only the given version', async () => {
       const { endpoints } = await open();
       await endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
-      await endpoints.put({ id: 'ep_1', version: 2, json: 'two' });
+      await endpoints.put({ id: 'ep_1', version: 2, json: 'two' }, 1);
       expect(await endpoints.remove('ep_1', 1)).toBe(false);
       expect(await endpoints.remove('ep_1', 2)).toBe(true);
       expect(await endpoints.remove('ep_1', 2)).toBe(false);

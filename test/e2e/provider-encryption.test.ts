@@ -188,7 +188,7 @@ test('an endpoint whose URL was changed in the store gets nothing, its events wa
   const [stored] = await queue.endpoints.list();
   if (stored === undefined) throw new Error('there is no endpoint');
   const json = stored.json.replace('/hooks', '/evil');
-  expect(await queue.endpoints.put({ ...stored, version: stored.version + 1, json })).toBe(true);
+  expect(await queue.endpoints.put({ ...stored, version: stored.version + 1, json }, stored.version)).toBe(true);
   await queue.close();
   const { providerPort, logText } = await start(path, [key]);
   expect(logText()).toContain('endpoint_secrets_altered');

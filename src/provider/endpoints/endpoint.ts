@@ -53,6 +53,24 @@ export interface Endpoint {
   readonly isOperational: boolean;
 }
 
+/** Who gets the deliveries of an endpoint, and since when: after a change, or as another endpoint with the same ID, it is another one. */
+export type Receiver = Pick<Endpoint, 'url' | 'tenant' | 'enabledAt'>;
+
+export function isSameReceiver(a: Receiver, b: Receiver): boolean {
+  return a.url === b.url && a.tenant === b.tenant && a.enabledAt === b.enabledAt;
+}
+
+const receiverIds = new WeakMap<Endpoint, string>();
+
+/** A digest of the URL, which can contain secrets, and of the tenant. */
+export function toReceiverId(endpoint: Endpoint): string {
+  const known = receiverIds.get(endpoint);
+  if (known !== undefined) return known;
+  const id = hash('sha256', JSON.stringify([endpoint.url, endpoint.tenant]), 'base64url').slice(0, 16);
+  receiverIds.set(endpoint, id);
+  return id;
+}
+
 /** Whether the endpoint may receive events of this tenant; undefined: events without a tenant. */
 export function isForTenant(endpoint: Pick<Endpoint, 'tenant' | 'allTenants'>, tenant: string | undefined): boolean {
   return endpoint.allTenants || endpoint.tenant === tenant;
@@ -92,14 +110,14 @@ export interface EndpointRegistry {
   route(event: RoutedEvent): readonly Target[];
   /** The operational endpoints that receive this type about endpoints of this tenant. */
   routeOperational(type: string, tenant: string | undefined): readonly Target[];
-  /** Returns false if the endpoint was disabled already or does not exist. */
-  disable(id: string, reason: DisabledReason, at: EpochMilliseconds): Promise<boolean>;
+  /** Returns false if the endpoint was disabled already or does not exist. `receiver`: only while it is this one. */
+  disable(id: string, reason: DisabledReason, at: EpochMilliseconds, receiver?: Receiver): Promise<boolean>;
 }
 
 /** An endpoint as the store keeps it. The store does not interpret `json`, which contains secrets. */
 export interface StoredEndpoint {
   readonly id: string;
-  /** 1 for a new one; increases by one with each change. */
+  /** Of no other state of an endpoint with this ID, also after it was removed and created again. */
   readonly version: number;
   readonly json: string;
 }
@@ -108,8 +126,8 @@ export interface StoredEndpoint {
 export interface EndpointStore {
   /** A page of those after this ID, in the order of the store; empty: no more. */
   list(after?: string): Promise<readonly StoredEndpoint[]>;
-  /** Stores if the stored version is `endpoint.version - 1` (0: not stored); otherwise returns false and changes nothing. */
-  put(endpoint: StoredEndpoint): Promise<boolean>;
+  /** Stores if the stored version is `replaced` (undefined: not stored); otherwise returns false and changes nothing. */
+  put(endpoint: StoredEndpoint, replaced?: number): Promise<boolean>;
   /** Returns false if it was not stored, or not in this version. */
   remove(id: string, version?: number): Promise<boolean>;
   /** Calls `listener` soon after another replica changed an endpoint. Returns how to stop. */

@@ -1,10 +1,21 @@
 /** The registry of endpoints: those of the config and those of the store, indexed in memory, with changes written through to the store. */
+import { randomInt } from 'node:crypto';
 import { getHeapStatistics } from 'node:v8';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import type { DisabledReason, Endpoint, EndpointRegistry, EndpointStore, RoutedEvent, SigningKey, Target } from './endpoint.ts';
+import {
+  type DisabledReason,
+  type Endpoint,
+  type EndpointRegistry,
+  type EndpointStore,
+  isSameReceiver,
+  type Receiver,
+  type RoutedEvent,
+  type SigningKey,
+  type Target,
+} from './endpoint.ts';
 import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import {
@@ -191,10 +202,11 @@ export class StoredRegistry implements EndpointRegistry {
     return record === undefined || isSealed === true ? undefined : { version, record };
   }
 
-  async disable(id: string, reason: DisabledReason, at: EpochMilliseconds): Promise<boolean> {
-    return this.#setState(id, ({ disabled, enabledAt }) =>
-      disabled === undefined ? { disabled: { at, reason }, enabledAt } : undefined,
-    );
+  async disable(id: string, reason: DisabledReason, at: EpochMilliseconds, receiver?: Receiver): Promise<boolean> {
+    return this.#setState(id, ({ disabled, ...current }) => {
+      const isOther = receiver !== undefined && !isSameReceiver(current, receiver);
+      return disabled === undefined && !isOther ? { disabled: { at, reason }, enabledAt: current.enabledAt } : undefined;
+    });
   }
 
   /** Returns false if the endpoint is enabled already or does not exist. */
@@ -205,7 +217,7 @@ export class StoredRegistry implements EndpointRegistry {
   /** Stores a new endpoint; returns false if the ID is in use. */
   async create(id: string, record: EndpointRecord): Promise<boolean> {
     if (this.#endpoints.has(id) || this.#stored.has(id)) return false;
-    const isStored = await this.#put(id, this.#encode(id, 1, record));
+    const isStored = await this.#put(id, this.#encode(id, record));
     if (!isStored) await this.reload();
     return isStored;
   }
@@ -217,13 +229,13 @@ export class StoredRegistry implements EndpointRegistry {
       if (found === undefined) return 'not_found';
       if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
       const record = change(found.record);
-      return record === undefined ? 'unchanged' : this.#encode(id, found.version + 1, record);
+      return record === undefined ? 'unchanged' : this.#encode(id, record);
     });
   }
 
   /** Whether a new or changed endpoint has room: what is accepted has to fit into the heap at the next start. */
   hasRoom(id: string, record: EndpointRecord): boolean {
-    const growth = toBytes(this.#encode(id, 1, record)) - toBytes(this.#stored.get(id));
+    const growth = toBytes(this.#encode(id, record)) - toBytes(this.#stored.get(id));
     return growth <= 0 || this.#storedBytes + growth <= ENDPOINTS_HEAP_SHARE * this.#heapBytes;
   }
 
@@ -251,16 +263,16 @@ export class StoredRegistry implements EndpointRegistry {
     });
   }
 
-  async #setState(id: string, change: (state: ConfigState) => ConfigState | undefined): Promise<boolean> {
+  async #setState(id: string, change: (endpoint: ConfigState & Receiver) => ConfigState | undefined): Promise<boolean> {
     const storeId = `${STATE_PREFIX}${id}`;
     const result = this.#config.has(id)
       ? this.#change(storeId, () => {
           const state = change(this.#endpoints.get(id) as Endpoint);
-          const version = (this.#stored.get(storeId)?.version ?? 0) + 1;
-          return state === undefined ? 'unchanged' : { version, json: encodeState(state), state };
+          return state === undefined ? 'unchanged' : { version: createVersion(), json: encodeState(state), state };
         })
       : this.update(id, (record) => {
-          const state = change(record);
+          const { url, tenant } = record.settings;
+          const state = change({ ...record, url, tenant });
           return state === undefined ? undefined : { ...record, ...state };
         });
     return (await result) === 'changed';
@@ -285,7 +297,10 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   async #write(id: string, stored: Stored): Promise<boolean> {
-    const isStored = await this.#parts.store.put({ id, version: stored.version, json: stored.json });
+    const isStored = await this.#parts.store.put(
+      { id, version: stored.version, json: stored.json },
+      this.#stored.get(id)?.version,
+    );
     if (!isStored) return false;
     this.#written.add(id);
     this.#keep(id, stored);
@@ -322,9 +337,9 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Changes nothing that others see, so no endpoint is rebuilt. Returns false if another replica was faster. */
   async #reencryptOne(id: string): Promise<boolean> {
-    const { record, isSealed, version = 0 } = this.#stored.get(id) ?? {};
+    const { record, isSealed } = this.#stored.get(id) ?? {};
     if (record === undefined || isSealed === true || this.#isClosed) return false;
-    return this.#write(id, this.#encode(id, version + 1, record));
+    return this.#write(id, this.#encode(id, record));
   }
 
   #findOutdated(): string[] {
@@ -338,10 +353,10 @@ export class StoredRegistry implements EndpointRegistry {
   async #reset(ids: readonly string[], createKey: () => SigningKey): Promise<void> {
     let count = 0;
     for (const id of ids) {
-      const { record, version = 0 } = this.#stored.get(id) ?? {};
+      const record = this.#stored.get(id)?.record;
       if (record === undefined) continue;
       const disabled = { at: this.#parts.clock.now(), reason: 'manual' } as const;
-      if (!(await this.#put(id, this.#encode(id, version + 1, { ...record, keys: [createKey()], disabled })))) continue;
+      if (!(await this.#put(id, this.#encode(id, { ...record, keys: [createKey()], disabled })))) continue;
       count++;
       this.#parts.logger.error('endpoint_secrets_reset', { endpoint: id, hint: RESET_HINT });
     }
@@ -372,8 +387,8 @@ export class StoredRegistry implements EndpointRegistry {
     for (const endpoint of endpoints) this.#parts.logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
   }
 
-  #encode(id: string, version: number, record: EndpointRecord): Stored {
-    return { version, json: encodeRecord(id, record, this.#cipher), record, keyIds: [this.#cipher.keyId] };
+  #encode(id: string, record: EndpointRecord): Stored {
+    return { version: createVersion(), json: encodeRecord(id, record, this.#cipher), record, keyIds: [this.#cipher.keyId] };
   }
 
   async #reload(): Promise<void> {
@@ -406,7 +421,6 @@ export class StoredRegistry implements EndpointRegistry {
       for (const { id, version, json } of page) {
         gone.delete(id);
         const known = this.#stored.get(id);
-        // An endpoint that was removed and created again has a version that was used before.
         if (this.#written.has(id) || (known?.version === version && known.json === json)) continue;
         const stored = this.#decode(id, version, json);
         const bytes = this.#storedBytes + toBytes(stored) - toBytes(known);
@@ -472,6 +486,11 @@ export class StoredRegistry implements EndpointRegistry {
     const { settings, keys, disabled, enabledAt } = record;
     return toEndpoint(settings, { id, source: 'api', keys, disabled, enabledAt }, this.#defaults);
   }
+}
+
+/** Random: a replica may still know an endpoint that was removed, or that a failover of the database lost, or a client its ETag. */
+function createVersion(): number {
+  return randomInt(2 ** 47);
 }
 
 /** `characters`: of its JSON. */

@@ -69,9 +69,9 @@ export class InboxRegistry implements EndpointRegistry {
 
   routeOperational: EndpointRegistry['routeOperational'] = (type, tenant) => this.#registry.routeOperational(type, tenant);
 
-  async disable(...[id, reason, at]: Parameters<EndpointRegistry['disable']>): Promise<boolean> {
+  async disable(...[id, ...how]: Parameters<EndpointRegistry['disable']>): Promise<boolean> {
     // The app in the same pod is never given up: its failures are what the inbox is for.
-    return isInboxEndpoint(id) ? false : this.#registry.disable(id, reason, at);
+    return isInboxEndpoint(id) ? false : this.#registry.disable(id, ...how);
   }
 
   /** Its attempts fail, so that its deliveries die by the schedule, as those of an app that is broken do. */

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
 import type { ClockSteps } from '../../core/clock-steps.ts';
 import { type AttemptOutcome, type Decision, decide, type Sender } from '../attempt/attempt.ts';
-import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
+import { type Endpoint, type EndpointRegistry, isSameReceiver } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
 import type { LaneHooks } from '../telemetry/hooks.ts';
@@ -77,12 +77,18 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   };
   // The endpoint may have it. It gets it again, with the same ID.
   if (result.outcome === 'aborted') return postpone(state);
+  const current = context.registry.get(endpoint.id);
+  // The receiver before says nothing about this one.
+  const isOther = current !== undefined && !isSameReceiver(current, endpoint);
+  if (isOther && result.outcome !== 'delivered') return postpone(state);
   const isApp = isInboxEndpoint(endpoint.id);
   const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });
   const maxPause = MAX_BREAKER_PAUSE_MS[isApp ? 'app' : 'endpoint'];
   // Five days of failures can be a few seconds of a clock that is ahead.
   const disable = context.steps.isAhead() ? 'off' : settings.disable;
-  const update = applyAttempt(state, { delivery, result, gaveWay, decision, now, random: random(), disable, maxPause });
+  const update: LaneUpdate = isOther
+    ? { state }
+    : applyAttempt(state, { delivery, result, gaveWay, decision, now, random: random(), disable, maxPause });
   if (update.breaker !== undefined) hooks.onBreaker(endpoint, update.breaker);
   if (isBreakerOpen(update.state)) hooks.onFailing(endpoint, update.state.pausedUntil ?? now);
   // Waits for its app as long as that takes, and is due at once when the app is back. An event that kills the app was sent.
@@ -109,7 +115,7 @@ async function follow(context: LaneContext, attempt: MadeAttempt, decision: Deci
     // `gone` is reported once for the endpoint, not for each delivery.
     if (reason !== 'gone') await append(context, 'message.exhausted', attempt, [[event, String(delivery.attempt)], facts]);
   }
-  if (disable === undefined || !(await registry.disable(endpoint.id, disable, clock.now()))) return;
+  if (disable === undefined || !(await registry.disable(endpoint.id, disable, clock.now(), endpoint))) return;
   hooks.onDisabled(endpoint, disable);
   const { failures, firstFailureAt } = state;
   const facts = { reason: disable, failures, failingSince: toOptionalInstant(firstFailureAt) };

@@ -1,8 +1,8 @@
 /** How an endpoint's results change its lane: concurrency, pauses, breaker, disabling and rate limit. Pure functions. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type AttemptResult, type Decision, withJitter } from '../attempt/attempt.ts';
-import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
-import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS, type TakeOnly } from '../queue/delivery-queue.ts';
+import { type DisabledReason, type Endpoint, toReceiverId } from '../endpoints/endpoint.ts';
+import type { AttemptRecord, Delivery, LaneState, TakeOnly } from '../queue/delivery-queue.ts';
 
 /** When an endpoint with nothing but failures is disabled. */
 export type DisablePolicy = 'off' | { readonly after: Milliseconds; readonly attempts: number };
@@ -52,11 +52,13 @@ const BURST_SECONDS = 0.1;
 const MAX_STEP_BACK_MS = 1_000;
 
 /** The stored state, or a new one if the endpoint was enabled since. */
-export function toCurrentState(stored: LaneState | undefined, { enabledAt }: Endpoint): LaneState {
-  if (stored !== undefined && stored.since >= enabledAt)
+export function toCurrentState(stored: LaneState | undefined, endpoint: Endpoint): LaneState {
+  const { enabledAt } = endpoint;
+  const receiver = toReceiverId(endpoint);
+  if (stored !== undefined && stored.since >= enabledAt && (stored.receiver ?? receiver) === receiver)
     // The same object in most steps of a run: an engine does not store it again.
     return stored.absence === undefined ? stored : { ...stored, absence: undefined };
-  return { failures: 0, isProven: false, since: enabledAt };
+  return { failures: 0, isProven: false, since: enabledAt, receiver };
 }
 
 export function toHealth(state: LaneState): Health {
@@ -119,9 +121,9 @@ export function toRank({ type, tries, isReplay }: RankedDelivery, { failingTypes
   return failingTypes?.includes(type) === true ? 1 : 0;
 }
 
-/** When the next attempt may start; undefined: now. A pause longer than any that is ever set is of a clock that was wrong, and ends now. */
-export function toPause({ pausedUntil = 0 }: LaneState, now: EpochMilliseconds): EpochMilliseconds | undefined {
-  return pausedUntil > now && pausedUntil <= now + MAX_LANE_PAUSE_MS ? pausedUntil : undefined;
+/** When the next attempt may start; undefined: now. A pause that was set by a clock which was ahead ends now. */
+export function toPause({ pausedUntil = 0, pausedAt = 0 }: LaneState, now: EpochMilliseconds): EpochMilliseconds | undefined {
+  return pausedUntil > now && pausedAt <= now + MAX_STEP_BACK_MS ? pausedUntil : undefined;
 }
 
 export interface EndedAttempt {
@@ -194,7 +196,9 @@ function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {
   const streak = toStreak(state, sign, toRank(delivery, state));
   const isTimeout = result.outcome === 'timeout' && result.isSent && !attempt.gaveWay;
   const failed = { ...countEventFailure(counted, sign, attempt), streak, ...(isTimeout && { timedOutAt: attempt.now }) };
-  return { state: { ...failed, pausedUntil: extendPause(failed, attempt) }, disable };
+  const pausedUntil = extendPause(failed, attempt);
+  const pausedAt = pausedUntil === undefined ? undefined : attempt.now;
+  return { state: { ...failed, pausedUntil, pausedAt }, disable };
 }
 
 /**

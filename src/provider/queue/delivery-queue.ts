@@ -93,6 +93,8 @@ export interface LaneState {
   readonly lastFailure?: AttemptRecord | undefined;
   /** No attempt starts before: the breaker, `Retry-After`, 429. */
   readonly pausedUntil?: EpochMilliseconds | undefined;
+  /** When that was decided. */
+  readonly pausedAt?: EpochMilliseconds | undefined;
   /** Signs in a row, replays included, that the endpoint is unreachable or asks for less; any other response ends the streak. */
   readonly streak?: number | undefined;
   /** First attempts that failed since the last success, up to 20. */
@@ -120,6 +122,8 @@ export interface LaneState {
   readonly tokensAt?: EpochMilliseconds | undefined;
   /** `enabledAt` of the endpoint that this state belongs to; enabling an endpoint again resets the state. */
   readonly since: EpochMilliseconds;
+  /** Who got its deliveries (`toReceiverId`); another receiver resets the state, too. */
+  readonly receiver?: string | undefined;
   /** Removed by the next run of a replica that can serve the endpoint. */
   readonly absence?: LaneAbsence | undefined;
 }
@@ -160,16 +164,12 @@ export interface Lane {
   settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void>;
 }
 
-/**
- * The longest pause of a lane. A run asks for at most an hour (`Retry-After`); a stored time that is further ahead was written by a clock that
- * was wrong, and counts as no pause. Twice as long, so that a clock that is a little behind does not end a valid pause.
- */
-export const MAX_LANE_PAUSE_MS: Milliseconds = 2 * 3_600_000;
-
 /** The result of a lane run: when the lane has to be served again; undefined: when its next delivery is due. */
 export interface LaneResult {
-  /** Not before this time, even if deliveries are due: the endpoint is paused. At most `MAX_LANE_PAUSE_MS` ahead. */
+  /** Not before this time, even if deliveries are due: the endpoint is paused. */
   readonly notBefore?: EpochMilliseconds | undefined;
+  /** Another replica may have the lane at once: this one cannot serve it. */
+  readonly isLeft?: true;
 }
 
 /** Serves one lane for a slice of time; see provider/lanes/lane-runner.ts. */

@@ -3,7 +3,7 @@ import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../
 import { runDetached } from '../../core/safe-events.ts';
 import { TimeHeap } from '../../core/time-heap.ts';
 import { TurnQueue } from '../../core/turn-queue.ts';
-import { type LaneResult, MAX_LANE_PAUSE_MS } from './delivery-queue.ts';
+import type { LaneResult } from './delivery-queue.ts';
 
 /** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
 const MAX_TIMER_MS = 10_000;
@@ -123,8 +123,7 @@ export class LaneScheduler {
   #place(entry: LaneEntry): void {
     if (this.#start === undefined || entry.isRunning) return;
     const now = this.#clock.now();
-    const pausedUntil = entry.notBefore <= now + MAX_LANE_PAUSE_MS ? entry.notBefore : 0;
-    const at = Math.max(entry.next, pausedUntil);
+    const at = Math.max(entry.next, entry.notBefore);
     if (at <= now) {
       this.#ready.add(this.#toTenant(entry.endpoint) ?? '', entry);
       return this.#startRuns();
@@ -176,6 +175,7 @@ export class LaneScheduler {
     this.#timed.clear();
     for (const entry of this.#entries.values()) {
       entry.timedAt = Number.POSITIVE_INFINITY;
+      entry.notBefore = 0;
       this.#place(entry);
     }
     this.#onSetBack?.();

@@ -88,7 +88,7 @@ class SqlQueue implements DeliveryQueue {
   readonly clock: Clock;
   readonly endpoints: EndpointStore = {
     list: (after = '') => this.#store.call('listEndpoints', { after }),
-    put: (endpoint) => this.#changeEndpoints(this.#store.call('putEndpoint', { endpoint })),
+    put: (endpoint, replaced) => this.#changeEndpoints(this.#store.call('putEndpoint', { endpoint, replaced })),
     remove: (id, version) => this.#changeEndpoints(this.#store.call('removeEndpoint', { id, version })),
     onChange: (listener) => {
       this.#listeners.add(listener);

@@ -26,6 +26,8 @@ export class MemoryEndpointStore implements EndpointStore {
   /** Thrown by the next call. */
   failure: Error | undefined;
   lists = 0;
+  /** Successful ones. */
+  puts = 0;
   pageSize = 100;
 
   constructor(replica?: MemoryEndpointStore) {
@@ -41,10 +43,11 @@ export class MemoryEndpointStore implements EndpointStore {
     return list.slice(0, this.pageSize);
   }
 
-  async put(endpoint: StoredEndpoint): Promise<boolean> {
+  async put(endpoint: StoredEndpoint, replaced?: number): Promise<boolean> {
     await this.#respond();
-    if ((this.stored.get(endpoint.id)?.version ?? 0) !== endpoint.version - 1) return false;
+    if (this.stored.get(endpoint.id)?.version !== replaced) return false;
     this.stored.set(endpoint.id, endpoint);
+    this.puts++;
     this.#report();
     return true;
   }

@@ -102,7 +102,8 @@ describe('endpoints of the config', () => {
   test('keep their state in the store, over reloads and restarts', async () => {
     const { registry, store } = await open();
     registry.replaceConfig([toConfigEndpoint('acme')], DEFAULTS);
-    expect(await registry.disable('acme', 'failing', NOW)).toBe(true);
+    expect(await registry.disable('acme', 'failing', NOW, toConfigEndpoint('acme', { url: 'https://old.example' }))).toBe(false);
+    expect(await registry.disable('acme', 'failing', NOW, registry.get('acme'))).toBe(true);
     expect(await registry.disable('acme', 'gone', NOW + 1)).toBe(false);
     expect(registry.route(event('x'))).toEqual([{ endpoint: 'acme', isSkipped: true }]);
     const restarted = await open(store);
@@ -166,7 +167,7 @@ describe('stored endpoints', () => {
 });
 
 describe('changes by other replicas', () => {
-  test('arrive, also removals and an endpoint that was created again with the same version', async () => {
+  test('arrive, also removals and an endpoint that was created again', async () => {
     const first = await open();
     const second = await open(new MemoryEndpointStore(first.store));
     await first.registry.create('a', toRecord({ url: 'https://one.example' }));
@@ -201,21 +202,40 @@ describe('changes by other replicas', () => {
   test('are refused if they require a version that is no longer current', async () => {
     const { registry } = await open();
     await registry.create('a', toRecord());
-    expect(await registry.update('a', (record) => record, 1)).toBe('changed');
-    expect(await registry.update('a', (record) => record, 1)).toBe('version_mismatch');
-    expect(await registry.remove('a', 1)).toBe('version_mismatch');
-    expect(await registry.remove('a', 2)).toBe('changed');
+    const first = registry.find('a')?.version;
+    expect(await registry.update('a', (record) => record, first)).toBe('changed');
+    expect(await registry.update('a', (record) => record, first)).toBe('version_mismatch');
+    expect(await registry.remove('a', first)).toBe('version_mismatch');
+    expect(await registry.remove('a', registry.find('a')?.version)).toBe('changed');
+  });
+
+  test('of an endpoint that was removed and created again do not apply to the new one', async () => {
+    const first = await open();
+    await first.registry.create('a', toRecord({ url: 'https://one.example', tenant: 'one' }));
+    const second = await open(new MemoryEndpointStore(first.store));
+    const old = second.registry.find('a')?.version;
+    await first.registry.remove('a');
+    await first.registry.create('a', toRecord({ url: 'https://two.example', tenant: 'two' }));
+    expect(await first.registry.update('a', (record) => record, old)).toBe('version_mismatch');
+    expect(await first.registry.remove('a', old)).toBe('version_mismatch');
+    // It has not noticed yet.
+    await second.registry.update('a', (record) => ({ ...record, updatedAt: 7 }));
+    for (const { registry } of [first, second]) {
+      await registry.reload();
+      expect(registry.get('a')).toMatchObject({ url: 'https://two.example', tenant: 'two' });
+    }
   });
 
   test('are not removed with a version that another replica has just changed', async () => {
     const first = await open();
     await first.registry.create('a', toRecord());
     const second = await open(new MemoryEndpointStore(first.store));
+    const before = second.registry.find('a')?.version;
     await first.registry.update('a', (record) => ({ ...record, updatedAt: 7 }));
-    expect(await second.registry.remove('a', 1)).toBe('version_mismatch');
+    expect(await second.registry.remove('a', before)).toBe('version_mismatch');
     expect(second.registry.find('a')?.record.updatedAt).toBe(7);
     await first.registry.remove('a');
-    expect(await second.registry.remove('a', 2)).toBe('not_found');
+    expect(await second.registry.remove('a', second.registry.find('a')?.version)).toBe('not_found');
   });
 
   test('are only disabled once when two replicas notice at the same time', async () => {

@@ -182,11 +182,16 @@ function toGroup({ operation }: Task): string {
     : `tenant ${event.tenant}`;
 }
 
-async function putEndpoint(sql: Sql, { endpoint: { id, version, json } }: { readonly endpoint: StoredEndpoint }) {
+interface PutEndpoint {
+  readonly endpoint: StoredEndpoint;
+  readonly replaced: number | undefined;
+}
+
+async function putEndpoint(sql: Sql, { endpoint: { id, version, json }, replaced }: PutEndpoint) {
   const changed =
-    version === 1
-      ? await sql.run('INSERT INTO endpoint VALUES (?, 1, ?) ON CONFLICT (id) DO NOTHING', [id, json])
-      : await sql.run('UPDATE endpoint SET version = ?, json = ? WHERE id = ? AND version = ?', [version, json, id, version - 1]);
+    replaced === undefined
+      ? await sql.run('INSERT INTO endpoint VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING', [id, version, json])
+      : await sql.run('UPDATE endpoint SET version = ?, json = ? WHERE id = ? AND version = ?', [version, json, id, replaced]);
   return changed === 1;
 }
 

@@ -80,6 +80,23 @@ describe('disabling', () => {
     expect(scene.appended.map(({ type }) => type)).toEqual(['endpoint.disabled']);
   });
 
+  test.each([
+    ['URL', { url: 'https://new.example' }],
+    ['tenant', { tenant: 'other', allTenants: true }],
+    ['time at which it was created or enabled', { enabledAt: NOW }],
+  ])('ignores failures of attempts from before the endpoint had another %s', async (_, change) => {
+    lane.add(4);
+    const run = scene.run(lane);
+    await settle();
+    scene.registry.set(anEndpoint('acme', change));
+    scene.sender.respond = () => responded(204);
+    for (const status of [410, 500, 410, 503]) scene.sender.inFlight[0]?.end(responded(status));
+    await run;
+    expect(scene.registry.disabled).toEqual([]);
+    expect(scene.hooks.filter((line) => /disabled|exhausted|retry/.test(line))).toEqual([]);
+    expect(lane.kinds.filter((kind) => kind !== 'delivered')).toEqual(Array(4).fill('postponed'));
+  });
+
   test('disables an operational endpoint without a report about it', async () => {
     scene.registry.set(anEndpoint('ops', { isOperational: true }));
     lane = new FakeLane('ops', PROVEN);

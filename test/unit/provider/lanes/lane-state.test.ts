@@ -82,7 +82,14 @@ describe('concurrency', () => {
   test('starts again at one when the endpoint was enabled again', () => {
     const failing = repeat(PROVEN, failed('timeout'), 30);
     expect(toCurrentState(failing, ENDPOINT)).toBe(failing);
-    expect(toCurrentState(failing, { ...ENDPOINT, enabledAt: NOW })).toEqual({ failures: 0, isProven: false, since: NOW });
+    expect(toCurrentState(failing, { ...ENDPOINT, enabledAt: NOW })).toMatchObject({ failures: 0, isProven: false, since: NOW });
+  });
+
+  test('starts again at one, without a pause, when the endpoint has another URL', () => {
+    const paused = update(toCurrentState(undefined, ENDPOINT), responded(429, { retryAfter: 3_600_000 })).state;
+    expect(toCurrentState(paused, { ...ENDPOINT, timeout: 1 })).toBe(paused);
+    const current = toCurrentState(paused, { ...ENDPOINT, url: 'https://new.example' });
+    expect([current.failures, current.isProven, toPause(current, NOW)]).toEqual([0, false, undefined]);
   });
 });
 
@@ -321,8 +328,13 @@ describe('slowing down', () => {
 
   test('ignores a pause that only a wrong clock can have set', () => {
     expect(toPause({ ...PROVEN, pausedUntil: NOW + 1_000 }, NOW)).toBe(NOW + 1_000);
-    expect(toPause({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, NOW)).toBeUndefined();
-    expect(pauseOf(update({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, responded(429)).state)).toBe(1_000);
+    for (const ahead of [2_000, 300 * DAY]) {
+      const paused = { ...PROVEN, pausedUntil: NOW + ahead + 1_000, pausedAt: NOW + ahead };
+      expect(toPause(paused, NOW)).toBeUndefined();
+      expect(pauseOf(update(paused, responded(429)).state)).toBe(1_000);
+    }
+    const { state } = update(PROVEN, responded(429, { retryAfter: 30_000 }), { now: NOW + 500 });
+    expect([toPause(state, NOW), toPause(state, NOW - 1_000)]).toEqual([NOW + 30_500, undefined]);
   });
 });
 
