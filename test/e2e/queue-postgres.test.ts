@@ -174,6 +174,23 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     await Promise.all([lanes.stop(), others.stop()]);
   });
 
+  test('leave lanes that they cannot serve to the other one, although they look again and again', async () => {
+    const schema = newSchema();
+    const [first, second] = [await open(schema), await open(schema)];
+    let looks = 0;
+    const without = first.serve(8, () => {
+      looks++;
+      return Promise.resolve({ notBefore: now() + 2_000, isLeft: true });
+    });
+    const names = Array.from({ length: 20 }, (_, i) => `e${i}`);
+    await first.append([newEvent(names, { createdAt: now() })]);
+    await until(() => looks >= names.length);
+    const { received, serving } = collect(second);
+    await untilDelivered(second);
+    expect(received).toHaveLength(names.length);
+    await Promise.all([without.stop(), serving.stop()]);
+  });
+
   test('settle nothing of an event that has the number of one that a failover lost', async () => {
     const schema = newSchema();
     const queue = await open(schema);

@@ -58,7 +58,7 @@ const SKIP_SLICE_MS = 5_000;
 
 /** Leaves the lane to another replica. */
 export function leaveAbsent({ clock }: LaneContext): LaneResult {
-  return { notBefore: clock.now() + RECHECK_MS };
+  return { notBefore: clock.now() + RECHECK_MS, isLeft: true };
 }
 
 /** Serves the lane of an endpoint that is disabled, or undefined: not known. The lane's state has what other replicas found before. */

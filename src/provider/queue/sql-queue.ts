@@ -389,13 +389,15 @@ class SqlQueue implements DeliveryQueue {
     const { state, holder } = claimed;
     const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal };
     const lane = new LaneRun(started, this.#store, this.clock);
+    let isLeft = false;
     try {
-      const { notBefore } = await run(lane);
-      return { notBefore, ...lane.end() };
+      const result = await run(lane);
+      isLeft = result.isLeft === true;
+      return { notBefore: result.notBefore, ...lane.end() };
     } finally {
       lane.end();
       this.#aborts.delete(endpoint);
-      this.#store.release?.(endpoint);
+      await this.#store.release?.(endpoint, isLeft);
     }
   }
 

@@ -185,7 +185,7 @@ class PostgresClient implements StoreClient {
   }
 
   #rejectClaim({ endpoint, reject }: Claim, thrown: unknown): void {
-    this.release(endpoint);
+    this.#noteEnd(endpoint);
     reject(thrown);
   }
 
@@ -212,7 +212,15 @@ class PostgresClient implements StoreClient {
     }
   }
 
-  release(endpoint: string): void {
+  async release(endpoint: string, isLeft: boolean): Promise<void> {
+    if (!isLeft || !this.#owned.delete(endpoint)) return this.#noteEnd(endpoint);
+    // If this fails, the lease ends by itself.
+    await this.#database
+      .run('UPDATE lane SET owner = NULL WHERE name = ? AND owner = ?', [endpoint, this.#owner])
+      .catch(() => undefined);
+  }
+
+  #noteEnd(endpoint: string): void {
     const owned = this.#owned.get(endpoint);
     if (owned === undefined) return;
     owned.isRunning = false;

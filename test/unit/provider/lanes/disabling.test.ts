@@ -207,7 +207,7 @@ describe('an endpoint that is disabled or unknown', () => {
     disable();
     lane.add(100);
     lane.add(1, { due: NOW + DAY });
-    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000 });
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000, isLeft: true });
     expect(lane.takes).toBe(0);
     for (let looks = 0; looks < 2; looks++) {
       await clock.advance(5_000);
@@ -249,7 +249,7 @@ describe('an endpoint that is disabled or unknown', () => {
     expect(lane.kinds).toEqual(['skipped']);
     // Accepted by the replica that enabled the endpoint.
     lane.add(1, { due: clock.now() });
-    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000 });
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000, isLeft: true });
     await clock.advance(5_000);
     scene.registry.set(anEndpoint('acme'));
     scene.sender.respond = () => responded(200);
