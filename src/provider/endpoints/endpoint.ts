@@ -53,7 +53,7 @@ export interface Endpoint {
   readonly isOperational: boolean;
 }
 
-/** Who gets the deliveries of an endpoint, and since when: after a change, or as another endpoint with the same ID, it is another one. */
+/** Gets the deliveries of an endpoint. After a change of these, the endpoint has another receiver, as has a new endpoint with the same ID. */
 export type Receiver = Pick<Endpoint, 'url' | 'tenant' | 'enabledAt'>;
 
 export function isSameReceiver(a: Receiver, b: Receiver): boolean {

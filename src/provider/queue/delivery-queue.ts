@@ -122,7 +122,7 @@ export interface LaneState {
   readonly tokensAt?: EpochMilliseconds | undefined;
   /** `enabledAt` of the endpoint that this state belongs to; enabling an endpoint again resets the state. */
   readonly since: EpochMilliseconds;
-  /** Who got its deliveries (`toReceiverId`); another receiver resets the state, too. */
+  /** `toReceiverId` of the endpoint; another receiver resets the state, too. */
   readonly receiver?: string | undefined;
   /** Removed by the next run of a replica that can serve the endpoint. */
   readonly absence?: LaneAbsence | undefined;
