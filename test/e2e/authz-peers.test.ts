@@ -135,6 +135,23 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect(JSON.stringify(app.received.map(({ rawHeaders }) => rawHeaders))).not.toContain('evil');
   });
 
+  test('the app reads no user if there is none', async () => {
+    expect((await ask('/healthz')).status).toBe(200);
+    const users = app.received.flatMap(({ headers }) => Object.entries(headers).filter(([name]) => name.includes('user')));
+    expect(users.filter(([name, value]) => name !== 'user-agent' && value !== '')).toEqual([]);
+  });
+
+  test.each(['h2c', 'H2C', 'websocket, h2c', 'TLS/1.0', 'HTTP/2.0'])(
+    'a client cannot send the app requests that nobody checks behind an upgrade to %s',
+    async (protocol) => {
+      const settings = { Connection: 'Upgrade, HTTP2-Settings', 'HTTP2-Settings': 'AAMAAABkAAQAAP__' };
+      expect((await ask('/healthz', { ...settings, Upgrade: protocol })).status).toBe(403);
+      expect(app.received).toHaveLength(0);
+      await ask('/healthz', { Connection: 'Upgrade', Upgrade: protocol });
+      expect(app.received.filter(({ headers }) => headers.upgrade !== undefined)).toEqual([]);
+    },
+  );
+
   test.each([
     'X-Forwarded-Host',
     'X-Forwarded-Proto',
@@ -193,6 +210,8 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', route: 'admin', client: '127.0.0.1', method: 'GET' });
     expect(await ask({})).toBe(401);
     expect(await ask({ ...ALADDIN, 'X-Forwarded-Host': 'app.example:8443' })).toBe(200);
+    // The controller relays upgrades, and does not show them in the auth request.
+    expect(await ask({ ...ALADDIN, Upgrade: 'h2c', 'HTTP2-Settings': 'AAMAAABkAAQAAP__' })).toBe(403);
   });
 
   test.each(SPOOFS)('a client cannot be checked as another request with %j', async (spoof) => {

@@ -109,7 +109,7 @@ describe('the response to an auth request has', () => {
     const [open, quiet] = [await ask('/healthz'), await ask('/quiet', ALADDIN)];
     for (const { status, headers } of [open, quiet]) {
       expect(status).toBe(200);
-      expect([headers['sidegate-user'], headers['x-forwarded-user'], headers['remote-user']]).toEqual(Array(3).fill(undefined));
+      expect([headers['sidegate-user'], headers['x-forwarded-user'], headers['remote-user']]).toEqual(['', '', '']);
     }
     expect(open.headers['sidegate-route']).toBe('health');
   });

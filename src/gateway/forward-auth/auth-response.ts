@@ -15,7 +15,7 @@ const OK = 200;
 const UNAUTHORIZED = 401;
 const FORBIDDEN = 403;
 const SERVER_ERROR = 500;
-/** Besides sidegate's own, the field that apps behind such endpoints commonly read. */
+/** Besides sidegate's own, the field that apps behind such endpoints commonly read. Caddy writes a placeholder to the app for a missing one. */
 const MORE_USER_FIELDS = ['Remote-User'];
 
 /** The part of a route that its auth requests depend on. */

@@ -7,6 +7,7 @@ import { findProxyClaim, isOwnField } from '../../core/managed-names.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
+import { isRelayedUpgrade } from '../../http/server/upgrade.ts';
 
 /** The original request, as the proxy describes it. */
 interface OriginalRequest {
@@ -65,6 +66,8 @@ const SCHEME: RequestPart<OriginalRequest['scheme']> = {
 const URL_FIELD = 'x-original-url';
 /** The proxy sets it on the way to the app, but not always in the auth request; other spellings of it stay. */
 const REPLACED_FIELD = 'sidegate-user';
+/** Every upgrade to HTTP/2 has it. nginx relays upgrades and does not pass Upgrade on to the auth request. */
+const UPGRADE_SETTINGS = 'http2-settings';
 const READ_FIELDS = new Set([URL_FIELD, ...[METHOD, URI, HOST, SCHEME].flatMap(({ fields }) => fields)]);
 
 /** The request that the fields describe, or why they are not clear. */
@@ -86,13 +89,14 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
 }
 
 /**
- * Finds a field by which an app may serve another path than the proxy describes, or that only sidegate may send. The data port removes such
- * fields; here the proxy passes them on.
+ * Finds a field by which an app may serve another path than the proxy describes, or further requests that nobody checks, or that only sidegate may
+ * send. The data port removes such fields; here the proxy passes them on.
  */
-export function findForbiddenField({ names }: HeaderFields): string | undefined {
-  return names.find((name) => {
+export function findForbiddenField(headers: HeaderFields): string | undefined {
+  if (headers.all('upgrade').some((protocols) => !isRelayedUpgrade('GET', protocols))) return 'upgrade';
+  return headers.names.find((name) => {
     const folded = toFoldedName(name);
-    const isForbidden = findProxyClaim(folded) === 'override' || isOwnField(folded);
+    const isForbidden = findProxyClaim(folded) === 'override' || isOwnField(folded) || name === UPGRADE_SETTINGS;
     return isForbidden && !READ_FIELDS.has(name) && name !== REPLACED_FIELD;
   });
 }

@@ -13,13 +13,14 @@ export interface IdentityContext extends Pick<FieldSettings, 'user'> {
 
 const USER_FIELDS: readonly string[] = ['Sidegate-User', 'X-Forwarded-User'];
 
-/** Adds the field lines as raw pairs. `more`: additional field names for the user. */
+/** Adds the field lines as raw pairs. `more`: additional field names for the user; all of them are empty without a user, because a proxy copies them. */
 export function addIdentity(out: string[], admitted: Admitted, context: IdentityContext, more: readonly string[] = []): void {
   const { head, sender, claimed, observed } = admitted;
+  const user = context.user === 'forward' ? sender.user : undefined;
   out.push('Sidegate-Route', context.route);
   if (claimed !== undefined) out.push('Sidegate-Key', claimed.event.keyName);
-  if (sender.user !== undefined && context.user === 'forward') {
-    const text = toFieldText(sender.user.name);
+  if (user !== undefined || more.length > 0) {
+    const text = user === undefined ? '' : toFieldText(user.name);
     for (const name of [...USER_FIELDS, ...more]) out.push(name, text);
   }
   out.push('Sidegate-Request-Id', head.requestId);
