@@ -37,7 +37,7 @@ export function toSite(network: string): string {
   return groups.length === NETWORK_GROUPS ? groups.slice(0, SITE_GROUPS).join(':') : network;
 }
 
-/** How many of something each client has. */
+/** How many of something each client, or anything else with a name, has. */
 export class ClientCounts {
   readonly #counts = new Map<string, number>();
 

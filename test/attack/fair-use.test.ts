@@ -5,6 +5,7 @@ import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
+import { holdResponses } from '../support/app.ts';
 import { toTlsFiles } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -69,6 +70,26 @@ const deliver = async (): Promise<number> => (await send(gate.port, makeDelivery
 const SLOW_UPLOAD = 'POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n';
 
 describe('serves valid deliveries while one client', () => {
+  test('repeats a captured delivery that the app still handles, more often than may wait', async () => {
+    const other = toRoute(app.port, { match: { path: '/hooks/other' }, route: { name: 'other' } });
+    await start({ limits: { maxWaiting: 8 }, routes: [toRoute(app.port), other] });
+    const release = holdResponses(app);
+    const captured = makeDelivery();
+    const replays = Array.from({ length: 20 }, () => send(gate.port, { ...captured, from: ATTACKER }));
+    await until(async () => app.received.length === 1 && (await limitHits('waiters')) > 0);
+    const genuine = { ...makeDelivery(), path: '/hooks/other' };
+    const first = send(gate.port, genuine);
+    await until(() => app.received.length === 2);
+    const countBusy = (): Promise<number> => gate.metric('sidegate_dedup_operations_total{outcome="in_progress"}');
+    const before = await countBusy();
+    const second = send(gate.port, genuine);
+    await until(async () => (await countBusy()) > before);
+    release();
+    release();
+    expect([(await first).status, (await second).status]).toEqual([200, 200]);
+    await Promise.all(replays);
+  });
+
   test('holds 1,030 silent connections', async () => {
     // A busy machine takes its time to open them; none may end by itself meanwhile.
     await start({ limits: { headTimeout: '5m' } });

@@ -21,7 +21,7 @@ export function arriveAt(requestId: string, startedAt: number, id: string, body:
     method: 'POST',
     target: { raw: '/' },
     headers: new HeaderFields([]),
-    client: { viaTrustedProxy: false, viaIdentityProxy: false, scheme: 'https' },
+    client: { address: '192.0.2.1', viaTrustedProxy: false, viaIdentityProxy: false, scheme: 'https' },
   } as unknown as ParsedHead;
   return { head, event: { id, timestamp: 0, keyName: 'k', body: Buffer.from(body) } };
 }

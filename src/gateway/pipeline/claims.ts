@@ -2,6 +2,7 @@
  * Acquires the claims that an event needs: waits while another request holds one, applies the route's policy in a store outage, and joins the
  * grants of several gates.
  */
+import { ClientCounts, rememberClientNetworks } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
@@ -24,6 +25,10 @@ export type ClaimReply = Grant | Refusal | Busy;
 
 /** One event's attempt to get its claim. */
 export interface ClaimAttempt {
+  /** The address of its client. */
+  readonly client: string;
+  /** Of the ID or resource. */
+  readonly key: string;
   /** Asks the store once; rejects with StoreUnavailable. `tries`: the number of earlier attempts. */
   ask(tries: number): Promise<ClaimReply>;
   /** Releases what the last `ask` may have written although its response was lost. */
@@ -87,7 +92,7 @@ async function wait(
   const { maxWait, busyReason } = policy;
   let remaining = remainingMs;
   let tries = 0;
-  const settled = await waiters.wait({
+  const settled = await waiters.wait(attempt, {
     clock,
     timeout: maxWait,
     poll: async () => {
@@ -142,11 +147,19 @@ interface ClaimWait<Outcome> {
 const MIN_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 250;
 const MAX_RETRY_AFTER_S = 10;
+/** Of all that may wait, for one ID or resource. */
+const KEY_SHARE = 0.125;
 
-/** Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. */
+/**
+ * Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. A client that has more
+ * of the places than are free gets no further one.
+ */
 export class ClaimWaiters {
   readonly #max: number;
   readonly #onFull: () => void;
+  readonly #toNetwork = rememberClientNetworks();
+  readonly #clients = new ClientCounts();
+  readonly #keys = new ClientCounts();
   #count = 0;
 
   constructor(max: number, onFull: () => void) {
@@ -155,17 +168,28 @@ export class ClaimWaiters {
   }
 
   /** Polls until there is an outcome; `full` if too many requests wait already, `timeout` if it takes too long. */
-  async wait<Outcome extends object>(wait: ClaimWait<Outcome>): Promise<Outcome | 'full' | 'timeout'> {
-    if (this.#count >= this.#max) {
+  async wait<Outcome extends object>(
+    { client, key }: Pick<ClaimAttempt, 'client' | 'key'>,
+    wait: ClaimWait<Outcome>,
+  ): Promise<Outcome | 'full' | 'timeout'> {
+    const network = this.#toNetwork(client);
+    const free = this.#max - this.#count;
+    if (free <= 0 || this.#clients.of(network) > free || this.#keys.of(key) >= this.#max * KEY_SHARE) {
       this.#onFull();
       return 'full';
     }
-    this.#count++;
+    this.#add(network, key, 1);
     try {
       return (await pollUntil(wait)) ?? 'timeout';
     } finally {
-      this.#count--;
+      this.#add(network, key, -1);
     }
+  }
+
+  #add(network: string, key: string, change: 1 | -1): void {
+    this.#count += change;
+    this.#clients.add(network, change);
+    this.#keys.add(key, change);
   }
 }
 

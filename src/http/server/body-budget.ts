@@ -174,7 +174,7 @@ export class BodyBudget {
 
   /** Picks the unfinished bodies to evict to free `bytes`. Bodies younger than `minAge` are kept. */
   pickVictims<B extends BudgetedBody>(bodies: readonly B[], bytes: number, now: Milliseconds, minAge: Milliseconds): B[] {
-    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), now - minAge);
+    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), now - minAge, bytes);
   }
 
   #add(body: BudgetedBody, bytes: number): void {
@@ -222,15 +222,19 @@ export function findHeaviest(sums: ReadonlyMap<string, number>): string | undefi
 
 /**
  * Picks what to end to free `bytes`: the oldest of the client network that holds most, so that one client does not use up the memory of
- * others. Those that began after `latest` are kept.
+ * others. If that frees less than `needed`, those of the next ones, too: one client can have many networks. Those that began after `latest` are kept.
  */
-export function pickVictims<H extends Holder>(holders: readonly H[], bytes: number, latest: Milliseconds): H[] {
-  const heaviest = findHeaviest(sumHeld(holders));
+export function pickVictims<H extends Holder>(holders: readonly H[], bytes: number, latest: Milliseconds, needed = 0): H[] {
+  const sums = sumHeld(holders);
+  const heaviest = findHeaviest(sums);
+  const toRank = ({ network }: H): number => (network === heaviest ? Number.POSITIVE_INFINITY : (sums.get(network) ?? 0));
   const victims: H[] = [];
   let freed = 0;
-  const candidates = holders.filter(({ network, held, startedAt }) => network === heaviest && held > 0 && startedAt <= latest);
-  for (const holder of candidates.sort((a, b) => a.startedAt - b.startedAt)) {
-    if (freed >= bytes) break;
+  const candidates = holders.filter(
+    ({ network, held, startedAt }) => (network === heaviest || needed > 0) && held > 0 && startedAt <= latest,
+  );
+  for (const holder of candidates.sort((a, b) => toRank(b) - toRank(a) || a.startedAt - b.startedAt)) {
+    if (freed >= (holder.network === heaviest ? bytes : needed)) break;
     victims.push(holder);
     freed += holder.held;
   }

@@ -122,6 +122,8 @@ export function createDedupGate(options: DedupOptions, parts: DedupParts): Claim
 }
 
 class DedupAttempt implements ClaimAttempt {
+  readonly client: string;
+  readonly key: string;
   readonly #steps: Steps;
   readonly #event: VerifiedEvent;
   readonly #head: ParsedHead;
@@ -131,6 +133,8 @@ class DedupAttempt implements ClaimAttempt {
   #attempted: Steps;
 
   constructor(steps: Steps, event: VerifiedEvent, head: ParsedHead, options: DedupOptions, parts: DedupParts) {
+    this.client = head.client.address;
+    this.key = steps[0]?.requests[0]?.key ?? '';
     this.#steps = steps;
     this.#attempted = steps;
     this.#event = event;

@@ -87,6 +87,13 @@ describe('the evicted body', () => {
     expect(budget.pickVictims([...heavy, light], 300, 10, 0)).toEqual([heavy[1], heavy[2]]);
   });
 
+  test('is also that of the next clients, until what is needed is free: one client can have many networks', () => {
+    const budget = create(1_600);
+    const bodies = Array.from({ length: 8 }, (_, i) => new Body(`192.0.2.${i}`, 8 - i));
+    for (const [i, body] of bodies.entries()) budget.take(body, i === 3 ? 210 : 190);
+    expect(budget.pickVictims(bodies, 500, 10, 0)).toEqual([bodies[3], bodies[7], bodies[6]]);
+  });
+
   test('is none that holds nothing or is too young', () => {
     const budget = create(1_600);
     const [idle, young] = [new Body('192.0.2.1', 0), new Body('192.0.2.2', 9)];
