@@ -79,9 +79,13 @@ const NOT_ASCII = /[^\0-\x7f]/;
 const CONTROL = /[\0-\x1f\x7f]/;
 /** Windows ignores spaces around the dots. */
 const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
-/** All of ASCII but the slash. */
+/** All but the slash. */
 const PUNCTUATION = /[!-.:-@[-`{-~ ]/g;
-const BETWEEN_LETTERS = /([a-z])_+(?=[a-z])/gi;
+const ANY_PUNCTUATION = /(?!\/)[\p{P}\p{S}\p{Z}]/gu;
+const TRAILING_DOTS = /[. ]+(?=\/|$)/g;
+/** No path has it. */
+const KEPT = '\0';
+const EMPTY_SEGMENT = /\/(?=\/|$)/g;
 /** An empty segment, or one that ends with a dot or a space. Most paths have none, and splitting a path is slow. */
 const UNFOLDED_SEGMENT = /\/\/|[. ]\/|[/. ]$/;
 
@@ -194,10 +198,14 @@ export function hasOtherNames(prefix: string): boolean {
   return `${prefix}/`.search(SCRIPT) !== -1 || /\/_next(?:\/|$)/i.test(prefix);
 }
 
-/** CherryPy runs the handler `admin_panel` for `/admin-panel` and `/admin.panel`, CakePHP `userList` for `/user-list`. */
+/** CherryPy runs the handler `admin_panel` for `/admin.panel`, CakePHP `userList` for `/user-list`; WordPress serves `/members` for `/.members-`. */
 function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): void {
   forms.add(form);
-  if (!kept.has('punctuation')) forms.add(form.replace(PUNCTUATION, '_').replace(BETWEEN_LETTERS, '$1'));
+  if (kept.has('punctuation')) return;
+  const text = kept.has('trailingDots') ? form.replace(TRAILING_DOTS, KEPT) : form;
+  const joined = text.replace(NOT_ASCII.test(text) ? ANY_PUNCTUATION : PUNCTUATION, '');
+  // A segment stays one.
+  forms.add(joined === form ? form : joined.replace(EMPTY_SEGMENT, '/_'));
 }
 
 /** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */
