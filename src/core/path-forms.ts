@@ -60,7 +60,7 @@ const INDEX = '/index';
 const MAX_PAGE_PATH = 512;
 const PAGES = ['.html', '.htm', '.php'];
 /** The end of a script before the rest of a path. PHP, CGI, ASP.NET and CFML run `/pay.php` for `/pay.php/x`, and a front controller `/admin` for `/index.php/admin`. */
-const SCRIPT = /\.(?:php\d?|phtml|f?cgi|pl|py|rb|sh|aspx?|as[hm]x|axd|svc|cfml?|cfc)\//gi;
+const SCRIPT = /\.(?:php\d?|phtml|phar|f?cgi|wsgi|pl|py|rb|sh|lua|jspx?|aspx?|as[hm]x|axd|svc|cfml?|cfc)\//gi;
 const CGI = /\/cgi-bin\/[^/]+\//i;
 /** ASP.NET cuts the session out of a path, in any place. */
 const SESSION = /\/\((?:[a-z]\([^/()]*\))+\)/gi;
