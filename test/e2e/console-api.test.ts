@@ -3,6 +3,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { toWords } from '../../src/diagnostics/captured/shell-words.ts';
+import { holdResponses } from '../support/app.ts';
 import { runCommand } from '../support/cli.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -211,6 +212,23 @@ describe('the overview', () => {
     expect(route.recent.skew.reduce((sum: number, { count }: { count: number }) => sum + count, 0)).toBe(1);
     expect(route.recent.perSecond).toBeGreaterThan(0);
   });
+});
+
+test('a request that was accepted and gets no slot for the app failed, in the list and in the overview', async () => {
+  await gate.stop();
+  gate = await startGate({
+    limits: { maxInFlight: 1, maxInFlightPerClient: 1, maxQueued: 0 },
+    routes: [toRoute(app.port)],
+  });
+  const release = holdResponses(app);
+  const first = send(gate.port, makeDelivery());
+  await until(() => app.received.length === 1);
+  expect((await send(gate.port, makeDelivery())).status).toBe(503);
+  const { data } = await read('/deliveries?outcome=failed');
+  expect(data.map(({ status, stoppedBy }: Record<string, unknown>) => [status, stoppedBy])).toEqual([[503, 'app']]);
+  expect((await read('/overview')).routes[0].lastMinutes).toMatchObject({ failed: 1, rejected: 0 });
+  release();
+  expect((await first).status).toBe(200);
 });
 
 /** Opens the stream; `text` is what arrived so far. */

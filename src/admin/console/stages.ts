@@ -29,7 +29,8 @@ const AGE = /^(\d{1,15}) s (old|ahead)$/;
 
 /** How the request ended. */
 export function toOutcome({ line: { code, status, reason, observed }, details }: JournalEntry): RequestOutcome {
-  if (reason in APP_FAILURES) return 'failed';
+  const isAllowed = details?.stoppedAt === 'app' || details?.stoppedAt === 'queued';
+  if (reason in APP_FAILURES || (status >= 500 && isAllowed)) return 'failed';
   if (code !== 'forwarded' && code !== 'allowed') return status < 300 ? 'answered' : 'rejected';
   if (code === 'forwarded' && status >= 400) return 'failed';
   if (observed !== undefined) return 'observed';
