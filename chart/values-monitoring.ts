@@ -48,7 +48,7 @@ const rules = z.strictObject({
   runbookUrl: z
     .string()
     .regex(/^https?:\/\/[^\s/](?:\S*[^\s/])?$/)
-    .default('https://sidegate.dev/docs/runbooks')
+    .default('https://github.com/sidegate/sidegate/blob/main/docs/runbooks')
     .describe(
       'URL of the folder with the runbooks, without a slash at its end. `runbook_url` of an alert is `<runbookUrl>/<alert>.md`. Set it to your own copy of `docs/runbooks` where your operators cannot reach the default.',
     ),

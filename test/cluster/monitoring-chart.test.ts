@@ -90,7 +90,7 @@ describe('monitoring', () => {
   });
 
   test.each([
-    ['the default', undefined, 'https://sidegate.dev/docs/runbooks'],
+    ['the default', undefined, 'https://github.com/sidegate/sidegate/blob/main/docs/runbooks'],
     ['a folder', 'https://git.example.com/ops/sidegate/docs/runbooks', 'https://git.example.com/ops/sidegate/docs/runbooks'],
     ['a path in a query', 'https://git.example.com/ops?path=/docs/runbooks', 'https://git.example.com/ops?path=/docs/runbooks'],
   ])('gives every alert an absolute URL that ends in its existing runbook: %s', async (_, runbookUrl, base) => {
