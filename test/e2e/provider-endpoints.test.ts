@@ -47,7 +47,10 @@ describe('creating an endpoint', () => {
     });
     expect(json.id).toMatch(/^ep_[0-9a-f]{24}$/);
     expect(json.secret).toMatch(/^whsec_/);
-    expect([headers['etag'], headers['location']]).toEqual(['"1"', `/v1/endpoints/${json.id}`]);
+    expect([headers['etag'], headers['location']]).toEqual([
+      `"${api.registry.find(json.id)?.version}"`,
+      `/v1/endpoints/${json.id}`,
+    ]);
     const others = [
       await api.request('GET', `/v1/endpoints/${json.id}`),
       await api.request('GET', '/v1/endpoints'),
