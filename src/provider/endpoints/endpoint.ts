@@ -53,21 +53,21 @@ export interface Endpoint {
   readonly isOperational: boolean;
 }
 
-/** Gets the deliveries of an endpoint. After a change of these, the endpoint has another receiver, as has a new endpoint with the same ID. */
-export type Receiver = Pick<Endpoint, 'url' | 'tenant' | 'enabledAt'>;
+/** After a change of these, an endpoint is another one, as is a new endpoint with the same ID. */
+export type EndpointIdentity = Pick<Endpoint, 'url' | 'tenant' | 'enabledAt'>;
 
-export function isSameReceiver(a: Receiver, b: Receiver): boolean {
+export function isSameEndpoint(a: EndpointIdentity, b: EndpointIdentity): boolean {
   return a.url === b.url && a.tenant === b.tenant && a.enabledAt === b.enabledAt;
 }
 
-const receiverIds = new WeakMap<Endpoint, string>();
+const identities = new WeakMap<Endpoint, string>();
 
 /** A digest of the URL, which can contain secrets, and of the tenant. */
-export function toReceiverId(endpoint: Endpoint): string {
-  const known = receiverIds.get(endpoint);
+export function toIdentity(endpoint: Endpoint): string {
+  const known = identities.get(endpoint);
   if (known !== undefined) return known;
   const id = hash('sha256', JSON.stringify([endpoint.url, endpoint.tenant]), 'base64url').slice(0, 16);
-  receiverIds.set(endpoint, id);
+  identities.set(endpoint, id);
   return id;
 }
 
@@ -110,8 +110,8 @@ export interface EndpointRegistry {
   route(event: RoutedEvent): readonly Target[];
   /** The operational endpoints that receive this type about endpoints of this tenant. */
   routeOperational(type: string, tenant: string | undefined): readonly Target[];
-  /** Returns false if the endpoint was disabled already or does not exist. `receiver`: only while it is this one. */
-  disable(id: string, reason: DisabledReason, at: EpochMilliseconds, receiver?: Receiver): Promise<boolean>;
+  /** Returns false if the endpoint was disabled already or does not exist. `identity`: only while it has this one. */
+  disable(id: string, reason: DisabledReason, at: EpochMilliseconds, identity?: EndpointIdentity): Promise<boolean>;
 }
 
 /** An endpoint as the store keeps it. The store does not interpret `json`, which contains secrets. */

@@ -8,10 +8,10 @@ import type { Logger } from '../../telemetry/log/logger.ts';
 import {
   type DisabledReason,
   type Endpoint,
+  type EndpointIdentity,
   type EndpointRegistry,
   type EndpointStore,
-  isSameReceiver,
-  type Receiver,
+  isSameEndpoint,
   type RoutedEvent,
   type SigningKey,
   type Target,
@@ -202,9 +202,9 @@ export class StoredRegistry implements EndpointRegistry {
     return record === undefined || isSealed === true ? undefined : { version, record };
   }
 
-  async disable(id: string, reason: DisabledReason, at: EpochMilliseconds, receiver?: Receiver): Promise<boolean> {
+  async disable(id: string, reason: DisabledReason, at: EpochMilliseconds, identity?: EndpointIdentity): Promise<boolean> {
     return this.#setState(id, ({ disabled, ...current }) => {
-      const isOther = receiver !== undefined && !isSameReceiver(current, receiver);
+      const isOther = identity !== undefined && !isSameEndpoint(current, identity);
       return disabled === undefined && !isOther ? { disabled: { at, reason }, enabledAt: current.enabledAt } : undefined;
     });
   }
@@ -263,7 +263,7 @@ export class StoredRegistry implements EndpointRegistry {
     });
   }
 
-  async #setState(id: string, change: (endpoint: ConfigState & Receiver) => ConfigState | undefined): Promise<boolean> {
+  async #setState(id: string, change: (endpoint: ConfigState & EndpointIdentity) => ConfigState | undefined): Promise<boolean> {
     const storeId = `${STATE_PREFIX}${id}`;
     const result = this.#config.has(id)
       ? this.#change(storeId, () => {

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
 import type { ClockSteps } from '../../core/clock-steps.ts';
 import { type AttemptOutcome, type Decision, decide, type Sender } from '../attempt/attempt.ts';
-import { type Endpoint, type EndpointRegistry, isSameReceiver } from '../endpoints/endpoint.ts';
+import { type Endpoint, type EndpointRegistry, isSameEndpoint } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
 import type { LaneHooks } from '../telemetry/hooks.ts';
@@ -78,8 +78,8 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   // The endpoint may have it. It gets it again, with the same ID.
   if (result.outcome === 'aborted') return postpone(state);
   const current = context.registry.get(endpoint.id);
-  // The receiver before says nothing about this one.
-  const isOther = current !== undefined && !isSameReceiver(current, endpoint);
+  // The endpoint before says nothing about this one.
+  const isOther = current !== undefined && !isSameEndpoint(current, endpoint);
   if (isOther && result.outcome !== 'delivered') return postpone(state);
   const isApp = isInboxEndpoint(endpoint.id);
   const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });

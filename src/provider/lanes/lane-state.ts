@@ -1,7 +1,7 @@
 /** How an endpoint's results change its lane: concurrency, pauses, breaker, disabling and rate limit. Pure functions. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type AttemptResult, type Decision, withJitter } from '../attempt/attempt.ts';
-import { type DisabledReason, type Endpoint, toReceiverId } from '../endpoints/endpoint.ts';
+import { type DisabledReason, type Endpoint, toIdentity } from '../endpoints/endpoint.ts';
 import type { AttemptRecord, Delivery, LaneState, TakeOnly } from '../queue/delivery-queue.ts';
 
 /** When an endpoint with nothing but failures is disabled. */
@@ -54,11 +54,11 @@ const MAX_STEP_BACK_MS = 1_000;
 /** The stored state, or a new one if the endpoint was enabled since. */
 export function toCurrentState(stored: LaneState | undefined, endpoint: Endpoint): LaneState {
   const { enabledAt } = endpoint;
-  const receiver = toReceiverId(endpoint);
-  if (stored !== undefined && stored.since >= enabledAt && (stored.receiver ?? receiver) === receiver)
+  const identity = toIdentity(endpoint);
+  if (stored !== undefined && stored.since >= enabledAt && (stored.identity ?? identity) === identity)
     // The same object in most steps of a run: an engine does not store it again.
     return stored.absence === undefined ? stored : { ...stored, absence: undefined };
-  return { failures: 0, isProven: false, since: enabledAt, receiver };
+  return { failures: 0, isProven: false, since: enabledAt, identity };
 }
 
 export function toHealth(state: LaneState): Health {

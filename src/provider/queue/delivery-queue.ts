@@ -122,8 +122,8 @@ export interface LaneState {
   readonly tokensAt?: EpochMilliseconds | undefined;
   /** `enabledAt` of the endpoint that this state belongs to; enabling an endpoint again resets the state. */
   readonly since: EpochMilliseconds;
-  /** `toReceiverId` of the endpoint; another receiver resets the state, too. */
-  readonly receiver?: string | undefined;
+  /** `toIdentity` of the endpoint; another one resets the state, too. */
+  readonly identity?: string | undefined;
   /** Removed by the next run of a replica that can serve the endpoint. */
   readonly absence?: LaneAbsence | undefined;
 }
