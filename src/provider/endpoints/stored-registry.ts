@@ -6,7 +6,6 @@ import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import {
-  type DisabledReason,
   type Endpoint,
   type EndpointIdentity,
   type EndpointRegistry,
@@ -62,6 +61,8 @@ interface Stored {
   readonly keyIds?: readonly string[];
   readonly state?: ConfigState | undefined;
 }
+
+type Change = Omit<Stored, 'version'>;
 
 /** The store IDs of the states of config endpoints; no endpoint ID contains a colon. */
 const STATE_PREFIX = 'config:';
@@ -156,8 +157,7 @@ export class StoredRegistry implements EndpointRegistry {
   replaceConfig(endpoints: readonly Endpoint[], defaults: EndpointDefaults): void {
     this.#config = new Map(endpoints.map((endpoint) => [endpoint.id, endpoint]));
     this.#defaults = defaults;
-    const ids = [...this.#endpoints.keys(), ...this.#config.keys(), ...this.#stored.keys()].map(toEndpointId);
-    this.#rebuild([...new Set(ids)]);
+    this.#rebuild([...this.#endpoints.keys(), ...this.#config.keys(), ...this.#stored.keys()].map(toEndpointId));
   }
 
   /** Reads the store again; calls during a reload share the next one. */
@@ -202,11 +202,12 @@ export class StoredRegistry implements EndpointRegistry {
     return record === undefined || isSealed === true ? undefined : { version, record };
   }
 
-  async disable(id: string, reason: DisabledReason, at: EpochMilliseconds, identity?: EndpointIdentity): Promise<boolean> {
-    return this.#setState(id, ({ disabled, ...current }) => {
-      const isOther = identity !== undefined && !isSameEndpoint(current, identity);
-      return disabled === undefined && !isOther ? { disabled: { at, reason }, enabledAt: current.enabledAt } : undefined;
-    });
+  async disable(...[id, reason, at, identity]: Parameters<EndpointRegistry['disable']>): Promise<boolean> {
+    return this.#setState(id, ({ disabled, ...current }) =>
+      disabled === undefined && isSameEndpoint(current, identity ?? current)
+        ? { disabled: { at, reason }, enabledAt: current.enabledAt }
+        : undefined,
+    );
   }
 
   /** Returns false if the endpoint is enabled already or does not exist. */
@@ -268,18 +269,17 @@ export class StoredRegistry implements EndpointRegistry {
     const result = this.#config.has(id)
       ? this.#change(storeId, () => {
           const state = change(this.#endpoints.get(id) as Endpoint);
-          return state === undefined ? 'unchanged' : { version: createVersion(), json: encodeState(state), state };
+          return state === undefined ? 'unchanged' : { json: encodeState(state), state };
         })
       : this.update(id, (record) => {
-          const { url, tenant } = record.settings;
-          const state = change({ ...record, url, tenant });
+          const state = change({ ...record.settings, ...record });
           return state === undefined ? undefined : { ...record, ...state };
         });
     return (await result) === 'changed';
   }
 
   /** Stores what follows the current version, again if another replica was faster. `toNext`: or why nothing does. */
-  async #change(storeId: string, toNext: () => Stored | ChangeResult): Promise<ChangeResult> {
+  async #change(storeId: string, toNext: () => Change | ChangeResult): Promise<ChangeResult> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const next = toNext();
       if (typeof next === 'string') return next;
@@ -290,20 +290,18 @@ export class StoredRegistry implements EndpointRegistry {
     throw new SidegateError('system', 'endpoint_conflict', `endpoint ${id} is changed by others all the time`);
   }
 
-  async #put(id: string, stored: Stored): Promise<boolean> {
-    const isStored = await this.#write(id, stored);
+  async #put(id: string, change: Change): Promise<boolean> {
+    const isStored = await this.#write(id, change);
     if (isStored) this.#rebuild([toEndpointId(id)]);
     return isStored;
   }
 
-  async #write(id: string, stored: Stored): Promise<boolean> {
-    const isStored = await this.#parts.store.put(
-      { id, version: stored.version, json: stored.json },
-      this.#stored.get(id)?.version,
-    );
-    if (!isStored) return false;
+  /** With a random version: a replica may still know an endpoint that was removed, or that a failover of the database lost, or a client its ETag. */
+  async #write(id: string, change: Change): Promise<boolean> {
+    const version = randomInt(2 ** 47);
+    if (!(await this.#parts.store.put({ id, version, json: change.json }, this.#stored.get(id)?.version))) return false;
     this.#written.add(id);
-    this.#keep(id, stored);
+    this.#keep(id, { ...change, version });
     return true;
   }
 
@@ -387,8 +385,8 @@ export class StoredRegistry implements EndpointRegistry {
     for (const endpoint of endpoints) this.#parts.logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
   }
 
-  #encode(id: string, record: EndpointRecord): Stored {
-    return { version: createVersion(), json: encodeRecord(id, record, this.#cipher), record, keyIds: [this.#cipher.keyId] };
+  #encode(id: string, record: EndpointRecord): Change {
+    return { json: encodeRecord(id, record, this.#cipher), record, keyIds: [this.#cipher.keyId] };
   }
 
   async #reload(): Promise<void> {
@@ -488,17 +486,12 @@ export class StoredRegistry implements EndpointRegistry {
   }
 }
 
-/** Random: a replica may still know an endpoint that was removed, or that a failover of the database lost, or a client its ETag. */
-function createVersion(): number {
-  return randomInt(2 ** 47);
-}
-
 /** `characters`: of its JSON. */
 export function toHeapBytes(characters: number, patterns: number): number {
   return ENDPOINT_BYTES + BYTES_PER_CHARACTER * characters + PATTERN_BYTES * patterns;
 }
 
-function toBytes(stored: Stored | undefined): number {
+function toBytes(stored: Change | undefined): number {
   return stored === undefined ? 0 : toHeapBytes(stored.json.length, stored.record?.settings.events.length ?? 0);
 }
 
