@@ -29,11 +29,6 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'reads statements of the source only',
   },
   {
-    file: 'core/path-forms.ts',
-    pattern: '/([a-z])_+(?=[a-z])/gi',
-    reason: 'linear: each run of underscores is tried once, from the letter before it',
-  },
-  {
     file: 'kubernetes/injector/injector-server-schema.ts',
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
     reason: 'reads the config only',

@@ -1,5 +1,6 @@
 /** The services that all routes share, built once for the life of the gate: store, settlements, passwords, keys, telemetry. */
 import { availableParallelism } from 'node:os';
+import { toClientNetwork, toSite } from '../core/client-network.ts';
 import { type Clock, toInstant } from '../core/clock.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
 import { Captures } from '../diagnostics/explain/captures.ts';
@@ -96,7 +97,11 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     versions: store.versions,
     settlements,
     capacity: new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued }),
-    waiters: new ClaimWaiters(limits.maxWaiting, () => metrics.limitHit('waiters')),
+    waiters: new ClaimWaiters(
+      limits.maxWaiting,
+      () => metrics.limitHit('waiters'),
+      (address) => toSite(toClientNetwork(address)),
+    ),
     ...passwords,
     signer,
     keyEvidence: new KeyEvidence(clock, logger),

@@ -37,21 +37,6 @@ export function toSite(network: string): string {
   return groups.length === NETWORK_GROUPS ? groups.slice(0, SITE_GROUPS).join(':') : network;
 }
 
-/** How many of something each client, or anything else with a name, has. */
-export class ClientCounts {
-  readonly #counts = new Map<string, number>();
-
-  of(client: string): number {
-    return this.#counts.get(client) ?? 0;
-  }
-
-  add(client: string, change: 1 | -1): void {
-    const count = this.of(client) + change;
-    if (count === 0) this.#counts.delete(client);
-    else this.#counts.set(client, count);
-  }
-}
-
 /** Like `toClientNetwork`, with a cache of recent addresses: converting an IPv6 address takes microseconds for each request. */
 export function rememberClientNetworks(): (address: string) => string {
   const known = new Map<string, string>();

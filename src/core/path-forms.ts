@@ -82,10 +82,8 @@ const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
 /** All but the slash. */
 const PUNCTUATION = /[!-.:-@[-`{-~ ]/g;
 const ANY_PUNCTUATION = /(?!\/)[\p{P}\p{S}\p{Z}]/gu;
-const TRAILING_DOTS = /[. ]+(?=\/|$)/g;
-/** No path has it. */
+/** Stands for dots and spaces at the end of a segment: no path has it. */
 const KEPT = '\0';
-const EMPTY_SEGMENT = /\/(?=\/|$)/g;
 /** An empty segment, or one that ends with a dot or a space. Most paths have none, and splitting a path is slow. */
 const UNFOLDED_SEGMENT = /\/\/|[. ]\/|[/. ]$/;
 
@@ -201,11 +199,14 @@ export function hasOtherNames(prefix: string): boolean {
 /** CherryPy runs the handler `admin_panel` for `/admin.panel`, CakePHP `userList` for `/user-list`; WordPress serves `/members` for `/.members-`. */
 function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): void {
   forms.add(form);
-  if (kept.has('punctuation')) return;
-  const text = kept.has('trailingDots') ? form.replace(TRAILING_DOTS, KEPT) : form;
-  const joined = text.replace(NOT_ASCII.test(text) ? ANY_PUNCTUATION : PUNCTUATION, '');
-  // A segment stays one.
-  forms.add(joined === form ? form : joined.replace(EMPTY_SEGMENT, '/_'));
+  const punctuation = NOT_ASCII.test(form) ? ANY_PUNCTUATION : PUNCTUATION;
+  if (kept.has('punctuation') || form.search(punctuation) === -1) return;
+  const toJoined = (segment: string): string => {
+    const bare = kept.has('trailingDots') ? withoutTrailingDots(segment) : segment;
+    const joined = bare.replace(punctuation, '') + (bare === segment ? '' : KEPT);
+    return joined === '' && segment !== '' ? '_' : joined;
+  };
+  forms.add(form.split('/').map(toJoined).join('/'));
 }
 
 /** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */

@@ -35,3 +35,18 @@ export class UnorderedList<T extends ListElement> implements Iterable<T> {
     return this.#elements.values();
   }
 }
+
+/** How many of something each client, or anything else with a name, has. */
+export class Counts {
+  readonly #counts = new Map<string, number>();
+
+  of(name: string): number {
+    return this.#counts.get(name) ?? 0;
+  }
+
+  add(name: string, change: 1 | -1): void {
+    const count = this.of(name) + change;
+    if (count === 0) this.#counts.delete(name);
+    else this.#counts.set(name, count);
+  }
+}

@@ -70,7 +70,11 @@ export function createClaims(given: EventStore | DedupSettings, context: ClaimsC
       store,
       settlements: { settle },
       clock: systemClock,
-      waiters: new ClaimWaiters(MAX_WAITING, () => undefined),
+      waiters: new ClaimWaiters(
+        MAX_WAITING,
+        () => undefined,
+        () => undefined,
+      ),
       onEvent: () => undefined,
       onDuration: () => undefined,
     },

@@ -76,7 +76,7 @@ export const limits = z
       .max(1_000_000)
       .default(256)
       .describe(
-        'Maximum number of deliveries that wait for the outcome of another one with the same ID or resource, an eighth of them for one ID or resource. A client that has more of them than are free gets no further one.',
+        'Maximum number of deliveries that wait for the outcome of another one with the same ID or resource. A client, ID or resource that has more of them than are free gets no further one.',
       ),
     passwordThreads: z
       .int()

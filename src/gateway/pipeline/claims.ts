@@ -2,10 +2,10 @@
  * Acquires the claims that an event needs: waits while another request holds one, applies the route's policy in a store outage, and joins the
  * grants of several gates.
  */
-import { ClientCounts, rememberClientNetworks } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
+import { Counts } from '../../core/unordered-list.ts';
 import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Another request holds the claim, for at most this long. */
@@ -147,24 +147,24 @@ interface ClaimWait<Outcome> {
 const MIN_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 250;
 const MAX_RETRY_AFTER_S = 10;
-/** Of all that may wait, for one ID or resource. */
-const KEY_SHARE = 0.125;
 
 /**
- * Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. A client that has more
- * of the places than are free gets no further one.
+ * Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. A client, ID or resource
+ * that has more of the places than are free gets no further one.
  */
 export class ClaimWaiters {
   readonly #max: number;
   readonly #onFull: () => void;
-  readonly #toNetwork = rememberClientNetworks();
-  readonly #clients = new ClientCounts();
-  readonly #keys = new ClientCounts();
+  readonly #toClient: (address: string) => string | undefined;
+  /** Of clients and keys, which have other names. */
+  readonly #places = new Counts();
   #count = 0;
 
-  constructor(max: number, onFull: () => void) {
+  /** `toClient`: the name of a client for its address; undefined: all share the places. */
+  constructor(max: number, onFull: () => void, toClient: (address: string) => string | undefined) {
     this.#max = max;
     this.#onFull = onFull;
+    this.#toClient = toClient;
   }
 
   /** Polls until there is an outcome; `full` if too many requests wait already, `timeout` if it takes too long. */
@@ -172,24 +172,24 @@ export class ClaimWaiters {
     { client, key }: Pick<ClaimAttempt, 'client' | 'key'>,
     wait: ClaimWait<Outcome>,
   ): Promise<Outcome | 'full' | 'timeout'> {
-    const network = this.#toNetwork(client);
+    const name = this.#toClient(client);
+    const holders = name === undefined ? [key] : [key, `client ${name}`];
     const free = this.#max - this.#count;
-    if (free <= 0 || this.#clients.of(network) > free || this.#keys.of(key) >= this.#max * KEY_SHARE) {
+    if (free <= 0 || holders.some((holder) => this.#places.of(holder) > free)) {
       this.#onFull();
       return 'full';
     }
-    this.#add(network, key, 1);
+    this.#add(holders, 1);
     try {
       return (await pollUntil(wait)) ?? 'timeout';
     } finally {
-      this.#add(network, key, -1);
+      this.#add(holders, -1);
     }
   }
 
-  #add(network: string, key: string, change: 1 | -1): void {
+  #add(holders: readonly string[], change: 1 | -1): void {
     this.#count += change;
-    this.#clients.add(network, change);
-    this.#keys.add(key, change);
+    for (const holder of holders) this.#places.add(holder, change);
   }
 }
 

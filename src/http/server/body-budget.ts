@@ -2,6 +2,7 @@
  * Divides the memory for bodies between requests: it counts allocated bytes, and neither one client nor the deliveries of one route
  * can use up the memory of all others.
  */
+import { toSite } from '../../core/client-network.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 
 /** The limits for all bodies together. */
@@ -174,7 +175,9 @@ export class BodyBudget {
 
   /** Picks the unfinished bodies to evict to free `bytes`. Bodies younger than `minAge` are kept. */
   pickVictims<B extends BudgetedBody>(bodies: readonly B[], bytes: number, now: Milliseconds, minAge: Milliseconds): B[] {
-    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), now - minAge, bytes);
+    const { maxBufferedBytes } = this.#limits;
+    const missing = this.#held + bytes - maxBufferedBytes;
+    return pickVictims(bodies, Math.max(bytes, maxBufferedBytes * EVICTED_SHARE), now - minAge, missing);
   }
 
   #add(body: BudgetedBody, bytes: number): void {
@@ -227,16 +230,28 @@ export function findHeaviest(sums: ReadonlyMap<string, number>): string | undefi
 export function pickVictims<H extends Holder>(holders: readonly H[], bytes: number, latest: Milliseconds, needed = 0): H[] {
   const sums = sumHeld(holders);
   const heaviest = findHeaviest(sums);
-  const toRank = ({ network }: H): number => (network === heaviest ? Number.POSITIVE_INFINITY : (sums.get(network) ?? 0));
+  const old = holders.filter(({ held, startedAt }) => held > 0 && startedAt <= latest).sort((a, b) => a.startedAt - b.startedAt);
   const victims: H[] = [];
   let freed = 0;
-  const candidates = holders.filter(
-    ({ network, held, startedAt }) => (network === heaviest || needed > 0) && held > 0 && startedAt <= latest,
+  const pick = (candidates: readonly H[], enough: number): void => {
+    for (const holder of candidates) {
+      if (freed >= enough) return;
+      victims.push(holder);
+      freed += holder.held;
+    }
+  };
+  pick(
+    old.filter(({ network }) => network === heaviest),
+    bytes,
   );
-  for (const holder of candidates.sort((a, b) => toRank(b) - toRank(a) || a.startedAt - b.startedAt)) {
-    if (freed >= (holder.network === heaviest ? bytes : needed)) break;
-    victims.push(holder);
-    freed += holder.held;
-  }
+  if (freed >= needed) return victims;
+  const sites = new Map<string, number>();
+  for (const [network, held] of sums) sites.set(toSite(network), (sites.get(toSite(network)) ?? 0) + held);
+  const toHeld = ({ network }: H): number => sites.get(toSite(network)) ?? 0;
+  const others = old.filter(({ network }) => network !== heaviest);
+  pick(
+    others.sort((a, b) => toHeld(b) - toHeld(a)),
+    needed,
+  );
   return victims;
 }

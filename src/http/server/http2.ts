@@ -7,10 +7,10 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import { ClientCounts } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { Counts } from '../../core/unordered-list.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { IncomingHead } from './head-check.ts';
 import type { OnLimit, PortLimits } from './limits.ts';
@@ -78,7 +78,7 @@ export class Http2Sessions {
   readonly #rejected: RejectedStreams;
   readonly #sessions = new Map<Socket, ServerHttp2Session>();
   /** The number of sessions of each client. */
-  readonly #counts = new ClientCounts();
+  readonly #counts = new Counts();
 
   constructor(limits: PortLimits, clock: Clock, onLimit: OnLimit, onRequest: (request: Http2Request) => void) {
     this.#limits = limits;

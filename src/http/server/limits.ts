@@ -354,7 +354,10 @@ export class BodyWatch {
       if (now - since > this.limits.bodyIdleTimeout) {
         this.#onLimit('buffer');
         body.fail('buffer_full');
-      } else if (now - since >= MIN_LARGE_TIME_MS) this.#evictFor(body, bytes, MIN_LARGE_TIME_MS);
+      } else if (now - since >= MIN_LARGE_TIME_MS) {
+        this.#evictFor(body, bytes, MIN_LARGE_TIME_MS);
+        this.#grantSlots();
+      }
     }
     this.#grantSlots();
   }

@@ -1,13 +1,14 @@
 /** Bounds what clients make OpenSSL hold before a TLS handshake is complete, for every port with TLS. */
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { ClientCounts, toClientNetwork } from '../../core/client-network.ts';
+import { toClientNetwork } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { limitEmptyRecords } from '../../core/empty-records.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { toPlainAddress } from '../../core/ip-address.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
+import { Counts } from '../../core/unordered-list.ts';
 import type { OnLimit } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
@@ -146,7 +147,7 @@ export class TlsHandshakes {
   /** OpenSSL works on them; by connection key, as TLS wraps the socket. */
   readonly #running = new Map<string, TlsHandshake>();
   /** The number of running handshakes of each client. */
-  readonly #counts = new ClientCounts();
+  readonly #counts = new Counts();
   readonly #costs: ChainCosts;
   #isSweeping = false;
 

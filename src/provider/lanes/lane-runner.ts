@@ -7,6 +7,7 @@ import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
 import type { LaneContext, LaneParts } from './end-attempt.ts';
 import { LaneRun } from './lane-run.ts';
+import { toPause } from './lane-state.ts';
 import { MemoryBudget } from './memory-budget.ts';
 import { type SlotFigures, type SlotLimits, SlotPool } from './slot-pool.ts';
 
@@ -67,6 +68,8 @@ export async function serveAbsent(context: LaneContext, lane: Lane, endpoint: En
   const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
   const now = context.clock.now();
   const known = lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 };
+  // A replica that knows the endpoint does not look at it while it is paused.
+  if (kind === 'unknown' && toPause(known, now) !== undefined) return leaveAbsent(context);
   const { absence: before } = known;
   // Starts again after a time in which nobody looked, or that another clock measured: the endpoint may have been there meanwhile.
   const isContinued = before?.kind === kind && Math.abs(now - before.seenAt) <= MAX_GAP_MS && before.since <= now;

@@ -51,13 +51,13 @@ const BURST_SECONDS = 0.1;
 /** A clock that was set back by less has soon caught up. */
 const MAX_STEP_BACK_MS = 1_000;
 
-/** The stored state, or a new one if the endpoint was enabled since. */
+/** The stored state, or a new one if the endpoint was enabled since, or has another URL or tenant. */
 export function toCurrentState(stored: LaneState | undefined, endpoint: Endpoint): LaneState {
   const { enabledAt } = endpoint;
   const identity = toIdentity(endpoint);
   if (stored !== undefined && stored.since >= enabledAt && (stored.identity ?? identity) === identity)
     // The same object in most steps of a run: an engine does not store it again.
-    return stored.absence === undefined ? stored : { ...stored, absence: undefined };
+    return stored.absence === undefined && stored.identity !== undefined ? stored : { ...stored, absence: undefined, identity };
   return { failures: 0, isProven: false, since: enabledAt, identity };
 }
 
@@ -122,7 +122,10 @@ export function toRank({ type, tries, isReplay }: RankedDelivery, { failingTypes
 }
 
 /** When the next attempt may start; undefined: now. A pause that was set by a clock which was ahead ends now. */
-export function toPause({ pausedUntil = 0, pausedAt = 0 }: LaneState, now: EpochMilliseconds): EpochMilliseconds | undefined {
+export function toPause(
+  { pausedUntil = 0, pausedAt = pausedUntil - MAX_RETRY_AFTER_PAUSE_MS }: LaneState,
+  now: EpochMilliseconds,
+): EpochMilliseconds | undefined {
   return pausedUntil > now && pausedAt <= now + MAX_STEP_BACK_MS ? pausedUntil : undefined;
 }
 

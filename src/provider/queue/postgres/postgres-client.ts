@@ -329,8 +329,8 @@ class PostgresClient implements StoreClient {
     const before = this.#endpoints;
     try {
       const [row] = await this.#database.all<{ state: string }>(
-        // Each change of a row gives it another xmin. The newest one is not enough: transactions commit in another order than they begin.
-        "SELECT coalesce(sum(hashtextextended(id || '/' || xmin, 0)), 0)::text AS state FROM endpoint",
+        // Each change of a row gives it another version.
+        "SELECT coalesce(sum(hashtextextended(id || '/' || version, 0)), 0)::text AS state FROM endpoint",
       );
       this.#endpoints = row?.state;
     } catch {

@@ -108,6 +108,8 @@ const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', '
 
 /** Its newest attempt is still the one that `r` settles. */
 const IS_TAKEN = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence';
+/** Not EXISTS: PostgreSQL would join all deliveries of the event. */
+const IS_EVENT = '(SELECT e.id FROM event e WHERE e.seq = r.event) = r.id';
 
 interface SettledRow extends FoundRow, Readonly<Record<'fence' | 'next' | 'pause' | 'made', number>> {
   /** When it was due as it was taken, if it failed. */
@@ -134,7 +136,7 @@ function toRow(lane: number, { seq, event, attempt, due, at, settlement, record,
 
 /** Returns the deliveries that were changed, as they are now. */
 async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {
-  const isCurrent = `${IS_TAKEN} AND d.state < 2 AND EXISTS (SELECT 1 FROM event e WHERE e.seq = r.event AND e.id = r.id)`;
+  const isCurrent = `${IS_TAKEN} AND d.state < 2 AND ${IS_EVENT}`;
   const again = rows.filter(({ fence }) => fence !== 0);
   if (again.length > 0) {
     const json = JSON.stringify(again);
@@ -146,7 +148,7 @@ async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly S
       [json],
     );
     await sql.run(
-      `DELETE FROM attempt WHERE (event, lane, n) IN (SELECT r.event, r.lane, r.fence - ${MAX_OLDER_ATTEMPTS} FROM ${from})`,
+      `DELETE FROM attempt WHERE (event, lane, n) IN (SELECT r.event, r.lane, r.fence - ${MAX_OLDER_ATTEMPTS} FROM ${from} WHERE ${IS_EVENT})`,
       [json],
     );
   }

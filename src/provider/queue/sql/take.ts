@@ -3,7 +3,6 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { FRESH_MS, type TakeOnly } from '../delivery-queue.ts';
 import type { TakenMessage } from '../messages.ts';
 import type { Sql } from './database.ts';
-import { readLanes } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, RANKS, toTenant } from './schema.ts';
 import type { Settle } from './settle.ts';
 
@@ -18,7 +17,7 @@ interface Take {
   readonly returned: readonly number[];
 }
 
-interface DueRow extends Readonly<Record<'event' | 'rank' | 'due', number>> {
+interface DueRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'due', number>> {
   readonly order_key: string | null;
 }
 
@@ -34,8 +33,6 @@ interface TakenRow extends Omit<TakenMessage, 'isReplay' | 'bodyLength' | 'facts
 /** The deliveries that the current run of a lane took and did not settle: the numbers of the events, with their order keys. */
 interface TakenByRun {
   readonly run: number;
-  /** The number of the lane, once it is known. */
-  num: number | undefined;
   readonly keys: Map<number, string | null>;
   /** The end of the take before: concurrent ones get different deliveries. */
   last: Promise<unknown>;
@@ -48,7 +45,8 @@ interface Found {
 }
 
 const LAST_RANKS = { all: AGAIN, first: FIRST, untried: FIRST_OF_FAILING_TYPE, fresh: FIRST_OF_FAILING_TYPE } as const;
-const WAITING = `SELECT event, rank, due, order_key FROM delivery WHERE lane = ? AND state = ${DUE}`;
+/** By the name of the lane: it has another number if it was removed while it had no delivery, and a number another lane if a failover lost it. */
+const WAITING = `SELECT event, lane, rank, due, order_key FROM delivery WHERE lane = (SELECT num FROM lane WHERE name = ?) AND state = ${DUE}`;
 /** The first deliveries of a lane ... */
 const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 /** ... and of each rank: some that are not due precede those of the next rank. */
@@ -88,7 +86,7 @@ export class Taker {
   #of({ endpoint, run }: Take): TakenByRun | undefined {
     const found = this.#taken.get(endpoint);
     if (found !== undefined && found.run >= run) return found.run === run ? found : undefined;
-    const taken = { run, num: found?.num, keys: new Map<number, string | null>(), last: Promise.resolve() };
+    const taken = { run, keys: new Map<number, string | null>(), last: Promise.resolve() };
     this.#taken.set(endpoint, taken);
     return taken;
   }
@@ -101,38 +99,27 @@ async function takeFor(sql: Sql, operation: Take, taken: TakenByRun): Promise<Fo
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
   const most = limit + 2 * keys.size + 1;
   if (operation.only === 'fresh') return takeFresh(sql, operation, taken, most);
-  const find = (lane: number): Promise<readonly DueRow[]> => sql.all<DueRow>(FIND, [lane, most]);
-  let first = taken.num === undefined ? [] : await find(taken.num);
-  if (first.length === 0) {
-    // The lane has another number if it was removed while it had no delivery.
-    const known = taken.num;
-    taken.num = (await readLanes(sql, [endpoint])).get(endpoint)?.num;
-    if (taken.num !== undefined && taken.num !== known) first = await find(taken.num);
-  }
-  const { num } = taken;
-  if (num === undefined) return { rows: [], next: undefined };
+  const first = await sql.all<DueRow>(FIND, [endpoint, most]);
   let { picked, next } = pick(first, operation, keys);
   if (first.length === most && picked.length === limit) next = now;
   else if (first.length === most) {
-    const parameters = RANKS.flatMap(() => [num, most]);
+    const parameters = RANKS.flatMap(() => [endpoint, most]);
     ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
-  return { rows: await readPicked(sql, num, picked, keys), next };
+  return { rows: await readPicked(sql, picked, keys), next };
 }
 
-/** None before the first other take of the process, which finds the number of the lane. */
-async function takeFresh(sql: Sql, { limit, now }: Take, { num, keys }: TakenByRun, most: number): Promise<Found> {
-  if (num === undefined) return { rows: [], next: now };
+async function takeFresh(sql: Sql, { endpoint, limit, now }: Take, { keys }: TakenByRun, most: number): Promise<Found> {
   const busy = new Set(keys.values());
   const picked: DueRow[] = [];
   for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
-    for (const row of await sql.all<DueRow>(FIND_FRESH, [num, rank, now - FRESH_MS, now, most])) {
+    for (const row of await sql.all<DueRow>(FIND_FRESH, [endpoint, rank, now - FRESH_MS, now, most])) {
       const { event, order_key: key } = row;
       if (picked.length >= limit || keys.has(event) || (key !== null && busy.has(key))) continue;
       picked.push(row);
       busy.add(key);
     }
-  return { rows: await readPicked(sql, num, picked, keys), next: now };
+  return { rows: await readPicked(sql, picked, keys), next: now };
 }
 
 /** Those that are due, and when the next of the others is. */
@@ -153,10 +140,10 @@ function pick(found: readonly DueRow[], { limit, now, only }: Take, taken: Taken
 }
 
 /** Adds them to `keys`, which the run took. */
-async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[], keys: TakenByRun['keys']) {
+async function readPicked(sql: Sql, picked: readonly DueRow[], keys: TakenByRun['keys']) {
   if (picked.length === 0) return [];
   const seqs: { readonly seq: number; readonly lane: number }[] = [];
-  for (const { event } of picked) seqs.push({ seq: event, lane });
+  for (const { event, lane } of picked) seqs.push({ seq: event, lane });
   const bySeq = new Map<number, TakenRow>();
   for (const row of await sql.each<TakenRow>(READ, { seq: 'integer', lane: 'integer' }, seqs)) bySeq.set(row.seq, row);
   const rows: TakenRow[] = [];

@@ -87,11 +87,17 @@ describe('the evicted body', () => {
     expect(budget.pickVictims([...heavy, light], 300, 10, 0)).toEqual([heavy[1], heavy[2]]);
   });
 
-  test('is also that of the next clients, until what is needed is free: one client can have many networks', () => {
+  test('is also that of the next clients if memory is missing: one client can have many networks, which count together', () => {
     const budget = create(1_600);
-    const bodies = Array.from({ length: 8 }, (_, i) => new Body(`192.0.2.${i}`, 8 - i));
-    for (const [i, body] of bodies.entries()) budget.take(body, i === 3 ? 210 : 190);
-    expect(budget.pickVictims(bodies, 500, 10, 0)).toEqual([bodies[3], bodies[7], bodies[6]]);
+    const site = Array.from({ length: 6 }, (_, i) => new Body(`2001:db8:0:${i}`, 8 - i));
+    const light = new Body('192.0.2.1', 1);
+    for (const body of site) budget.take(body, 200);
+    budget.take(light, 220);
+    const bodies = [light, ...site];
+    expect(budget.pickVictims(bodies, 100, 10, 0)).toEqual([light]);
+    // 1,420 of 1,600 are held.
+    expect(budget.pickVictims(bodies, 400, 10, 0)).toEqual([light]);
+    expect(budget.pickVictims(bodies, 700, 10, 0)).toEqual([light, site[5], site[4]]);
   });
 
   test('is none that holds nothing or is too young', () => {

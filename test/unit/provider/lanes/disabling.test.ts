@@ -223,6 +223,17 @@ describe('an endpoint that is disabled or unknown', () => {
     expect(lane.state).toMatchObject(PROVEN);
   });
 
+  test('keeps its deliveries while a replica that knows it waits for the end of a pause', async () => {
+    scene.registry.endpoints.clear();
+    lane.state = { ...PROVEN, pausedUntil: NOW + 3_600_000, pausedAt: NOW };
+    lane.add(1);
+    for (let waited = 0; waited < 3_500_000; waited += 5_000) {
+      await scene.run(lane);
+      await clock.advance(5_000);
+    }
+    expect(lane.kinds).toEqual([]);
+  });
+
   test('keeps its deliveries if it is enabled soon, as another replica may have enabled it already', async () => {
     disable();
     lane.add(1);

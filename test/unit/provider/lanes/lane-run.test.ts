@@ -711,7 +711,7 @@ describe('a stop', () => {
     expect(lane.kinds).toEqual(['postponed', 'postponed', 'postponed', 'postponed']);
     expect(lane.settled.flat().every(({ record }) => record === undefined)).toBe(true);
     expect(lane.deliveries.map(({ attempt, tries }) => attempt + tries)).toEqual(Array(10).fill(0));
-    expect(lane.state).toEqual(PROVEN);
+    expect(lane.state).toMatchObject(PROVEN);
     expect(scene.hooks[0]).toBe('attempt acme msg_1 aborted undefined');
   });
 

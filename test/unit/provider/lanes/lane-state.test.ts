@@ -90,6 +90,11 @@ describe('concurrency', () => {
     expect(toCurrentState(paused, { ...ENDPOINT, timeout: 1 })).toBe(paused);
     const current = toCurrentState(paused, { ...ENDPOINT, url: 'https://new.example' });
     expect([current.failures, current.isProven, toPause(current, NOW)]).toEqual([0, false, undefined]);
+    // Also if the state is one from before it was known whose it is.
+    const { identity: _, ...older } = paused;
+    const known = toCurrentState(older, ENDPOINT);
+    expect(known).toEqual(paused);
+    expect(toCurrentState(known, { ...ENDPOINT, url: 'https://new.example' }).failures).toBe(0);
   });
 });
 

@@ -50,7 +50,7 @@ function open(one: PresetCase): Deliver {
   const clock = new FakeClock();
   const store = createMemorySeenIds(clock, { maxIds: 1_000 });
   const settlements = new Settlements(store, clock, { onOutcome: () => undefined, onLost: () => undefined });
-  const waiters = new ClaimWaiters(1, () => undefined);
+  const waiters = new ClaimWaiters(1, () => undefined, String);
   const gate = createDedupGate(OPTIONS, {
     store,
     clock,

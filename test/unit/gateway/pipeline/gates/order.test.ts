@@ -52,7 +52,7 @@ function start(over: Partial<OrderOptions> = {}) {
       versions,
       clock,
       settlements,
-      waiters: new ClaimWaiters(1, () => undefined),
+      waiters: new ClaimWaiters(1, () => undefined, String),
       onEvent: (event) => void events.push(event),
     },
   );
