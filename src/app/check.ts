@@ -5,10 +5,10 @@ import type { Overrides } from '../config/load/overrides.ts';
 import { describeNeighbors } from '../config/rules/validate-neighbors.ts';
 import { describeStoredSecrets } from '../config/rules/validate-provider.ts';
 import { type Config, realmsOf } from '../config/schema/config.ts';
-import type { Problem } from '../config/schema/problem.ts';
 import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
 import { type Fingerprints, toFingerprints } from '../config/sources/watch.ts';
 import type { Clock } from '../core/clock.ts';
+import { isError, type LocatedProblem, type Severity } from '../core/problem.ts';
 import { findBcryptProblem } from '../users/native-bcrypt.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { loadBodyModule } from './body-module.ts';
@@ -43,13 +43,13 @@ export interface PreparedConfig {
   /** Fingerprints of the files, from before they were read. */
   readonly seen: Fingerprints;
   /** Warnings only. */
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
 }
 
 /** A prepared config, or the problems that prevent it. */
 export type PrepareResult =
   | PreparedConfig
-  | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
+  | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly LocatedProblem[] };
 
 /**
  * Loads the config and reads what it refers to; `overrides`: values from the command line that replace the file's. With several workers
@@ -60,7 +60,7 @@ export async function prepare(
   clock: Clock,
   overrides?: Overrides,
   place: WorkerPlace = FIRST_WORKER,
-  text?: string | Problem,
+  text?: string | LocatedProblem,
 ): Promise<PrepareResult> {
   const configFingerprint = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock, { overrides }, text);
@@ -68,18 +68,18 @@ export async function prepare(
     const { problems, rest } = loaded;
     // Report all problems at once: read what the valid sections refer to as well.
     const more =
-      rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, configFingerprint)).problems;
+      rest === undefined ? [] : (await readParts({ ...rest, problems: [], hash: '' }, clock, configFingerprint)).problems;
     return { loaded: undefined, seen: configFingerprint, problems: [...problems, ...more] };
   }
   const seen = new Map([...configFingerprint, ...(await toFingerprints(toFiles(loaded.config)))]);
-  return readParts(file, toShare(loaded, place), clock, seen);
+  return readParts(toShare(loaded, place), clock, seen);
 }
 
 /** Reads what a valid config refers to. */
-export async function readParts(file: string, loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<PrepareResult> {
-  const problems: Problem[] = [...loaded.problems];
-  const addProblem = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
-    problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
+export async function readParts(loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<PrepareResult> {
+  const problems: LocatedProblem[] = [...loaded.problems];
+  const addProblem = (severity: Severity, path: string, message: string, hint: string | undefined): void => {
+    problems.push(loaded.locate({ severity, path: path.split('.'), message, hint }));
   };
   const oversize = findOversize(loaded.config);
   for (const { severity = 'warning', path, message, hint } of oversize) addProblem(severity, path, message, hint);
@@ -108,7 +108,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   for (const { severity, path, message, hint } of others) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.problems) addProblem('error', path, message, hint);
-  if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
+  if (problems.some(isError)) return { loaded: undefined, seen, problems };
   return {
     loaded,
     routes,
@@ -130,7 +130,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
 /** The report of `sidegate check`. */
 interface ConfigReport {
   /** Errors and warnings, in the order of the file. */
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
   /** How overlapping routes are distinguished, and what is not encrypted; empty if the config has errors. */
   readonly notes: readonly string[];
 }
@@ -144,13 +144,12 @@ export async function reportConfig(
     /** Also tests the connections to the store and the upstreams, if the config has no errors. */
     readonly connects?: boolean;
     /** The config, or why it could not be read, if it does not come from the file. */
-    readonly text?: string | Problem | undefined;
+    readonly text?: string | LocatedProblem | undefined;
   } = {},
 ): Promise<ConfigReport> {
   const ready = await prepare(file, clock, options.overrides, FIRST_WORKER, options.text);
   const { loaded } = ready;
-  const connections =
-    options.connects === true && ready.loaded !== undefined ? await testConnections(file, ready, clock) : undefined;
+  const connections = options.connects === true && ready.loaded !== undefined ? await testConnections(ready, clock) : undefined;
   const problems = [...ready.problems, ...(connections?.problems ?? [])];
   return {
     problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
@@ -163,6 +162,6 @@ function toNotes(config: Config): string[] {
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */
-export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly Problem[]> {
+export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly LocatedProblem[]> {
   return (await reportConfig(file, clock, { overrides })).problems;
 }

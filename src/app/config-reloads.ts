@@ -1,8 +1,8 @@
 /** Reloads the config and the files that it refers to when they change, one reload at a time, in order; with several workers, in all of them. */
 import type { Config } from '../config/schema/config.ts';
-import { formatProblem, type Problem } from '../config/schema/problem.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../config/sources/watch.ts';
 import { toErrorText } from '../core/errors.ts';
+import { error, formatProblem, type LocatedProblem, locate, type Problem } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { type PreparedConfig, type PrepareResult, prepare } from './check.ts';
 import type { GateContext } from './context.ts';
@@ -79,15 +79,14 @@ export class ConfigReloads {
   }
 
   /** Reads the config for `applyNext`; resolves with the reasons why it cannot be applied. `hash`: of the config that the first worker read. */
-  async prepareNext(hash: string): Promise<readonly Problem[]> {
+  async prepareNext(hash: string): Promise<readonly LocatedProblem[]> {
     const { file } = this.#parts.context;
     this.#next = undefined;
     const next = await this.#prepare();
     if (next.loaded === undefined) return next.problems;
-    const fixed = findFixedChange(this.#parts.current().loaded.config, next.loaded.config, file);
-    if (fixed !== undefined) return [fixed];
-    if (next.loaded.hash !== hash)
-      return [{ severity: 'error', file, path: '', message: 'it changed while the workers read it; it is read again' }];
+    const fixed = findFixedChange(this.#parts.current().loaded.config, next.loaded.config);
+    if (fixed !== undefined) return [locate(fixed, file)];
+    if (next.loaded.hash !== hash) return [locate(error([], 'it changed while the workers read it; it is read again'), file)];
     this.#next = next;
     return [];
   }
@@ -111,8 +110,8 @@ export class ConfigReloads {
         this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
         return this.#reject(next.problems);
       }
-      const fixed = findFixedChange(current().loaded.config, next.loaded.config, file);
-      if (fixed !== undefined) return this.#reject([fixed]);
+      const fixed = findFixedChange(current().loaded.config, next.loaded.config);
+      if (fixed !== undefined) return this.#reject([locate(fixed, file)]);
       // After the first worker: if a file changes meanwhile, the fingerprints of this one show it, and all read it again.
       const refused = await this.#others.prepare(next.loaded.hash);
       if (refused.length > 0) {
@@ -126,7 +125,7 @@ export class ConfigReloads {
       for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
       return true;
     } catch (thrown) {
-      return this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
+      return this.#reject([locate(error([], toErrorText(thrown)), file)]);
     }
   }
 
@@ -135,7 +134,7 @@ export class ConfigReloads {
     return prepare(file, clock, overrides, place);
   }
 
-  #reject(problems: readonly Problem[]): false {
+  #reject(problems: readonly LocatedProblem[]): false {
     this.#parts.reloads.fail(problems);
     for (const problem of problems) this.#parts.context.logger.error('config_reload_failed', { problem: formatProblem(problem) });
     return false;
@@ -161,28 +160,28 @@ export class ConfigReloads {
   }
 }
 
+const RESTART = 'restart the gate, or revert the change';
+
 /** Why `after` cannot replace `before` while the gate runs; undefined if it can. */
-function findFixedChange(before: Config, after: Config, file: string): Problem | undefined {
+function findFixedChange(before: Config, after: Config): Problem | undefined {
   const changed = FIXED_SECTIONS.filter((section) => JSON.stringify(before[section]) !== JSON.stringify(after[section]));
   const [path] = changed;
-  if (path === undefined) return findFixedProviderChange(before, after, file);
-  const message = `changing ${changed.join(', ')} requires a restart`;
-  return { severity: 'error', file, path, message, hint: 'restart the gate, or revert the change' };
+  if (path === undefined) return findFixedProviderChange(before, after);
+  return error([path], `changing ${changed.join(', ')} requires a restart`, RESTART);
 }
 
 /** The data port exists only if there are routes, and the provider's queue and ports are opened once. */
-function findFixedProviderChange(before: Config, after: Config, file: string): Problem | undefined {
-  const restart = { severity: 'error', file, hint: 'restart the gate, or revert the change' } as const;
+function findFixedProviderChange(before: Config, after: Config): Problem | undefined {
   if ((before.routes.length === 0) !== (after.routes.length === 0))
-    return { ...restart, path: 'routes', message: 'adding the first route, or removing the last one, requires a restart' };
+    return error(['routes'], 'adding the first route, or removing the last one, requires a restart', RESTART);
   const [old, next] = [before.provider, after.provider].map((provider) => Object.entries(provider ?? {}));
   if ((before.provider === undefined) !== (after.provider === undefined))
-    return { ...restart, path: 'provider', message: 'adding or removing provider requires a restart' };
+    return error(['provider'], 'adding or removing provider requires a restart', RESTART);
   if (before.provider?.encryption !== undefined && after.provider?.encryption === undefined)
-    return { ...restart, path: 'provider', message: 'removing provider.encryption requires a restart' };
+    return error(['provider'], 'removing provider.encryption requires a restart', RESTART);
   const fixed = (entries: [string, unknown][] = []): [string, unknown][] =>
     entries.filter(([key]) => !RELOADED_PROVIDER_KEYS.has(key));
   const changed = fixed(next).find(([key, value]) => JSON.stringify(value) !== JSON.stringify(new Map(old).get(key)));
   if (changed === undefined) return undefined;
-  return { ...restart, path: `provider.${changed[0]}`, message: `changing provider.${changed[0]} requires a restart` };
+  return error(['provider', changed[0]], `changing provider.${changed[0]} requires a restart`, RESTART);
 }

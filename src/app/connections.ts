@@ -1,9 +1,9 @@
 /** Tests the connections of a config, to the store, the queue and the app of every route, for `sidegate check --connect`. */
 import type { LoadedConfig } from '../config/load/load.ts';
-import type { Problem } from '../config/schema/problem.ts';
 import type { SocketAddress } from '../config/schema/scalars.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toAddressText } from '../core/listen-address.ts';
+import { error, type LocatedProblem } from '../core/problem.ts';
 import { DialFailure, dial, Opening } from '../http/dial/dial.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import { formatAddress, toCause } from '../state/redis/outage.ts';
@@ -20,7 +20,7 @@ interface ConnectionTargets {
 /** The results. */
 interface ConnectionReport {
   /** One error for each connection that failed. */
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
   /** One line for each that succeeded. */
   readonly notes: readonly string[];
 }
@@ -34,11 +34,7 @@ interface ConnectionTest {
 }
 
 /** Tests all connections at once, each with its timeout from the config. */
-export async function testConnections(
-  file: string,
-  { loaded, store, provider }: ConnectionTargets,
-  clock: Clock,
-): Promise<ConnectionReport> {
+export async function testConnections({ loaded, store, provider }: ConnectionTargets, clock: Clock): Promise<ConnectionReport> {
   const { routes } = loaded.config;
   const upstreams = new Map(
     routes.map(({ upstream, connectTimeout }, index) => [
@@ -55,14 +51,7 @@ export async function testConnections(
   ]);
   const failed = tests.filter(({ failure }) => failure !== undefined);
   return {
-    problems: failed.map(({ path, failure = '', hint }) => ({
-      severity: 'error',
-      file,
-      ...loaded.locate(path),
-      path,
-      message: failure,
-      hint,
-    })),
+    problems: failed.map(({ path, failure = '', hint }) => loaded.locate(error(path.split('.'), failure, hint))),
     notes: tests.filter(({ failure }) => failure === undefined).map(({ title }) => `${title}: connected`),
   };
 }

@@ -3,9 +3,9 @@ import type { Registry } from '@prometheus-io/client';
 import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
 import { realmsOf, remembersIds } from '../config/schema/config.ts';
-import type { Problem } from '../config/schema/problem.ts';
 import { type CancelTimer, within } from '../core/clock.ts';
 import type { ParsedHead } from '../core/parsed-head.ts';
+import type { LocatedProblem } from '../core/problem.ts';
 import type { Refusal } from '../core/refusal.ts';
 import { type AppRoute, ExchangePort } from '../gateway/exchange.ts';
 import { RouteTable, toRouteQuery } from '../gateway/pipeline/router.ts';
@@ -238,7 +238,7 @@ export class Gate {
   }
 
   /** For a worker other than the first (ConfigReloads). */
-  prepareNext(hash: string): Promise<readonly Problem[]> {
+  prepareNext(hash: string): Promise<readonly LocatedProblem[]> {
     return this.#configReloads.prepareNext(hash);
   }
 

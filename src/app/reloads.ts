@@ -1,6 +1,7 @@
 /** Remembers the last attempt to load the config, for the console. */
-import { formatProblem, type Problem } from '../config/schema/problem.ts';
+
 import type { Clock, EpochMilliseconds } from '../core/clock.ts';
+import { formatProblem, type LocatedProblem } from '../core/problem.ts';
 import type { ConfigMetrics } from './config-metrics.ts';
 
 /** Counts and remembers reloads. */
@@ -9,7 +10,7 @@ export class Reloads {
   readonly #metrics: Pick<ConfigMetrics, 'reload'>;
   #hash = '';
   #loadedAt: EpochMilliseconds = 0;
-  #last: { readonly at: EpochMilliseconds; readonly problems: readonly Problem[] } = { at: 0, problems: [] };
+  #last: { readonly at: EpochMilliseconds; readonly problems: readonly LocatedProblem[] } = { at: 0, problems: [] };
 
   constructor(clock: Clock, metrics: Pick<ConfigMetrics, 'reload'>) {
     this.#clock = clock;
@@ -26,7 +27,7 @@ export class Reloads {
   }
 
   /** The active config stays. */
-  fail(problems: readonly Problem[]): void {
+  fail(problems: readonly LocatedProblem[]): void {
     const at = this.#clock.now();
     this.#last = { at, problems };
     this.#metrics.reload(false, at, this.#hash);

@@ -2,9 +2,9 @@
 
 import { reportConfig } from '../app/check.ts';
 import { readText } from '../config/load/document.ts';
-import type { Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
+import { isError, type Severity } from '../core/problem.ts';
 import { formatJson, paint, toPrintable } from '../core/terminal.ts';
 import { EXIT, type Io } from './io.ts';
 import { showProblems } from './problems.ts';
@@ -31,7 +31,7 @@ export async function checkFile(
     connects: options.connect === true,
     text,
   });
-  const errors = problems.filter(({ severity }) => severity === 'error').length;
+  const errors = problems.filter(isError).length;
   if (options.format === 'json') {
     io.stdout(formatJson(problems));
   } else {

@@ -1,7 +1,8 @@
 /** `sidegate doctor`: reports which workloads of a cluster are protected, and what bypasses their sidecars. */
-import { formatProblem } from '../config/schema/problem.ts';
+
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
+import { formatProblem } from '../core/problem.ts';
 import { KubeClient } from '../kubernetes/client/client.ts';
 import { KubeError } from '../kubernetes/client/error.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';

@@ -3,10 +3,10 @@
 import { readAdminToken } from '../app/admin.ts';
 import { loadConfig } from '../config/load/load.ts';
 import type { AdminConfig } from '../config/schema/config.ts';
-import { formatProblem } from '../config/schema/problem.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText, usageError } from '../core/errors.ts';
 import { type ListenAddress, toLocalTarget } from '../core/listen-address.ts';
+import { formatProblem } from '../core/problem.ts';
 import { toPrintable } from '../core/terminal.ts';
 import { openRequest, parseHttpUrl, readCa, readText } from './http-request.ts';
 import { toTimeout } from './input.ts';

@@ -1,7 +1,7 @@
 /** `sidegate inject`: injects the sidecar into manifests, like the admission webhook. */
 
-import { formatProblem } from '../config/schema/problem.ts';
 import { usageError } from '../core/errors.ts';
+import { formatProblem } from '../core/problem.ts';
 import { injectPod } from '../kubernetes/injector/inject.ts';
 import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../kubernetes/injector/injector-config.ts';
 import { INJECT_LABEL } from '../kubernetes/injector/names.ts';

@@ -1,8 +1,8 @@
 /** Shared by `inject-server` and `rotate-certificates`: options, the injector's config, the cluster. */
 import { parseArgs } from 'node:util';
-import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
+import { formatProblem } from '../core/problem.ts';
 import { KubeClient } from '../kubernetes/client/client.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';

@@ -7,8 +7,8 @@ import { type GateLogEvent, type GateLogger, HINTS } from '../app/log-events.ts'
 import { WorkerThreads } from '../app/workers/worker-threads.ts';
 import type { Overrides } from '../config/load/overrides.ts';
 import type { Config } from '../config/schema/config.ts';
-import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
+import { formatProblem } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { createFullCollector, keepHeapWhileIdle } from '../http/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';

@@ -3,9 +3,9 @@
 import { writeFile } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { findNearest } from '../config/schema/did-you-mean.ts';
-import type { Problem } from '../config/schema/problem.ts';
 import { findUnused } from '../config/sources/fake-sources.ts';
 import { usageError } from '../core/errors.ts';
+import { error, isError, type LocatedProblem } from '../core/problem.ts';
 import { paint, type Tone } from '../core/terminal.ts';
 import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts';
 import { countResults, type FileReport, FORMATS, type TestReport } from '../diagnostics/simulate/report.ts';
@@ -70,9 +70,9 @@ const SECRET_PATH = /\.(?:secret|verifyToken|urlCredentials|users)\b/;
 const MISSING = /is not set$|does not exist$|(?:cannot|may not) be read/;
 
 /** Hints that the fixture file can also contain a missing secret. */
-function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Problem[] {
+function toConfigProblems(problems: readonly LocatedProblem[], { file }: Fixtures): LocatedProblem[] {
   return problems
-    .filter(({ severity }) => severity === 'error')
+    .filter(isError)
     .map((problem) =>
       SECRET_PATH.test(problem.path) && MISSING.test(problem.message)
         ? { ...problem, hint: `add it to ${file}, under secrets` }
@@ -81,17 +81,14 @@ function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Pro
 }
 
 /** A name that the config does not use is a mistake: the real secret would be used instead. */
-function findUnusedSecrets(config: object, { fakeSources, toProblem }: Fixtures): Problem[] {
+function findUnusedSecrets(config: object, { fakeSources, locate }: Fixtures): LocatedProblem[] {
   const { env, files } = findUnused(config, fakeSources);
   const known = listReferences(config);
-  const toUnused = (section: 'env' | 'files', name: string): Problem => {
+  const toUnused = (section: 'env' | 'files', name: string): LocatedProblem => {
     const nearest = findNearest(name, known);
     const hint = nearest === undefined ? undefined : `did you mean ${nearest}?`;
-    return toProblem(
-      ['secrets', section, name],
-      `the config does not refer to the ${section === 'env' ? 'variable' : 'file'} ${name}`,
-      hint,
-    );
+    const message = `the config does not refer to the ${section === 'env' ? 'variable' : 'file'} ${name}`;
+    return locate(error(['secrets', section, name], message, hint));
   };
   return [...env.map((name) => toUnused('env', name)), ...files.map((name) => toUnused('files', name))];
 }

@@ -3,8 +3,8 @@
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../src/config/load/load.ts';
-import { formatProblem } from '../../src/config/schema/problem.ts';
 import { systemClock } from '../../src/core/clock.ts';
+import { formatProblem } from '../../src/core/problem.ts';
 import { parseTarget } from '../../src/core/target.ts';
 import { PRESETS } from '../../src/verify/presets/catalogue.ts';
 import type { Piece, SchemeDescription } from '../../src/verify/schemes/description.ts';

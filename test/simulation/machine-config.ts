@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { type PreparedConfig, prepare } from '../../src/app/check.ts';
-import { formatProblem } from '../../src/config/schema/problem.ts';
 import { systemClock } from '../../src/core/clock.ts';
+import { formatProblem } from '../../src/core/problem.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { REDIS_PORT } from './redis-server.ts';
 

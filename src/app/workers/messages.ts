@@ -1,7 +1,7 @@
 /** The messages between the first worker, in the main thread, and each of the others. */
 import type { MessagePort } from 'node:worker_threads';
 import type { Overrides } from '../../config/load/overrides.ts';
-import type { Problem } from '../../config/schema/problem.ts';
+import type { LocatedProblem } from '../../core/problem.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
 import type { WorkerReport } from './report.ts';
 import type { JoinedPorts } from './share.ts';
@@ -47,7 +47,7 @@ export type FromWorker =
 /** The result of a task; only the property that belongs to it is set. */
 export interface TaskResult {
   /** Of `prepare`: why this worker cannot apply the config; empty if it can. */
-  readonly problems?: readonly Problem[];
+  readonly problems?: readonly LocatedProblem[];
   /** Of `commit`. */
   readonly hasCommitted?: boolean;
   /** Of `report` and `stop`. */

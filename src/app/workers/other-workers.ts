@@ -1,6 +1,7 @@
 /** The interface through which the first worker uses the others. */
-import type { Problem } from '../../config/schema/problem.ts';
+
 import type { Milliseconds } from '../../core/clock.ts';
+import type { LocatedProblem } from '../../core/problem.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
 import type { WorkerReport } from './report.ts';
@@ -13,7 +14,7 @@ export interface OtherWorkers {
   /** Resolves when all of them serve the ports; `hash`: of the config. */
   start(ports: JoinedPorts, hash: string): Promise<void>;
   /** Each reads the config; resolves with the problems of those that cannot apply it, or read another one. */
-  prepare(hash: string): Promise<readonly Problem[]>;
+  prepare(hash: string): Promise<readonly LocatedProblem[]>;
   /** All apply the config that they read, then `apply` does so for the first worker. */
   commit(apply: () => void): Promise<void>;
   /** Reload these files, which the config refers to. */

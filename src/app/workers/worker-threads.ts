@@ -1,8 +1,8 @@
 /** The workers of a process other than the first, each in a thread. */
 import { getHeapStatistics } from 'node:v8';
 import type { Overrides } from '../../config/load/overrides.ts';
-import type { Problem } from '../../config/schema/problem.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
+import type { LocatedProblem } from '../../core/problem.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
 import { STUCK_AFTER_MS } from '../../telemetry/metrics/event-loop-monitor.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
@@ -82,7 +82,7 @@ export class WorkerThreads implements OtherWorkers {
     }
   }
 
-  async prepare(hash: string): Promise<readonly Problem[]> {
+  async prepare(hash: string): Promise<readonly LocatedProblem[]> {
     const problems = await Promise.all(this.#threads.map((thread, position) => this.#prepareOne(thread, position + 2, hash)));
     // All read the same files, so all have the same problems.
     return problems.find(({ length }) => length > 0) ?? [];
@@ -135,8 +135,8 @@ export class WorkerThreads implements OtherWorkers {
     this.#threads = [];
   }
 
-  async #prepareOne(thread: WorkerThread, worker: number, hash: string): Promise<readonly Problem[]> {
-    let found: readonly Problem[] | undefined;
+  async #prepareOne(thread: WorkerThread, worker: number, hash: string): Promise<readonly LocatedProblem[]> {
+    let found: readonly LocatedProblem[] | undefined;
     const prepared = thread.run({ name: 'prepare', hash }).then((result) => {
       found = result?.problems;
     });

@@ -12,8 +12,7 @@ import {
   visit,
   type YAMLMap,
 } from 'yaml';
-import type { SchemaFinding } from '../schema/issues.ts';
-import type { Problem } from '../schema/problem.ts';
+import { error, type LocatedProblem, locate, type Path, type Problem } from '../../core/problem.ts';
 import { readAnyFile, readStream, UnusableFile } from '../sources/bounded-read.ts';
 import { findVariables, parseDocuments, QUOTED } from './syntax.ts';
 
@@ -27,15 +26,14 @@ export interface TextPosition {
 export interface YamlFile {
   readonly value: unknown;
   /** The position of a path in the file, or of its nearest parent that exists. */
-  readonly locate: (path: readonly PropertyKey[]) => TextPosition | undefined;
-  readonly findVariables: () => readonly Problem[];
-  /** Adds the position to a finding. */
-  readonly toProblem: (severity: Problem['severity'], finding: SchemaFinding) => Problem;
+  readonly toPosition: (path: Path) => TextPosition | undefined;
+  readonly findVariables: () => readonly LocatedProblem[];
+  readonly locate: (problem: Problem) => LocatedProblem;
 }
 
 /** The problems that prevented parsing. */
 export interface UnreadFile {
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
 }
 
 const MAX_FILE_BYTES = 1_048_576;
@@ -56,24 +54,14 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
   if (documents.length > 1)
     return failed(file, 'the file contains several YAML documents', 'put everything into one document, without ---');
   const reserved = findReservedKey(document);
-  if (reserved !== undefined)
-    return { problems: [{ severity: 'error', file, ...toPosition(reserved, lineCounter), ...RESERVED_KEY }] };
+  if (reserved !== undefined) return { problems: [locate(RESERVED_KEY, file, toPosition(reserved, lineCounter))] };
   const value = toValue(document);
   if (value instanceof Error) return { problems: [toAliasProblem(file, value, document, lineCounter)] };
-  const locate = (path: readonly PropertyKey[], isAboutKey = false): TextPosition | undefined =>
-    findPosition(document, path, isAboutKey, lineCounter);
   return {
     value,
-    locate,
+    toPosition: (path) => findPosition(document, { path }, lineCounter),
     findVariables: () => findVariables(file, document, lineCounter),
-    toProblem: (severity, { path, shownPath = path.join('.'), message, hint, isAboutKey }) => ({
-      severity,
-      file,
-      ...locate(path, isAboutKey),
-      path: shownPath,
-      message,
-      ...(hint === undefined ? undefined : { hint }),
-    }),
+    locate: (problem) => locate(problem, file, findPosition(document, problem, lineCounter)),
   };
 }
 
@@ -88,15 +76,17 @@ export function toMaxFileBytes(heapBytes = getHeapStatistics().heap_size_limit):
 }
 
 /** Reads the text of `file`, or of `input` in its place, or returns why that is not possible. */
-export async function readText(file: string, input?: AsyncIterable<Uint8Array | string>): Promise<string | Problem> {
+export async function readText(file: string, input?: AsyncIterable<Uint8Array | string>): Promise<string | LocatedProblem> {
   const most = toMaxFileBytes();
   try {
     const bytes = await (input === undefined ? readAnyFile(file, most) : readStream(file, input, most));
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (thrown) {
-    if (thrown instanceof UnusableFile)
-      return toFileProblem(file, `the file ${thrown.message}`, most < MAX_FILE_BYTES ? TOO_LITTLE_HEAP : thrown.hint);
-    return toFileProblem(file, toReadMessage(thrown));
+    const problem =
+      thrown instanceof UnusableFile
+        ? error([], `the file ${thrown.message}`, most < MAX_FILE_BYTES ? TOO_LITTLE_HEAP : thrown.hint)
+        : error([], toReadMessage(thrown));
+    return locate(problem, file);
   }
 }
 
@@ -115,18 +105,14 @@ function toReadMessage(thrown: unknown): string {
   }
 }
 
-function toFileProblem(file: string, message: string, hint?: string): Problem {
-  return { severity: 'error', file, path: '', message, ...(hint === undefined ? undefined : { hint }) };
-}
-
 function failed(file: string, message: string, hint: string): UnreadFile {
-  return { problems: [toFileProblem(file, message, hint)] };
+  return { problems: [locate(error([], message, hint), file)] };
 }
 
 /** The parser's message has the text after the *, which may be a secret. */
-function toAliasProblem(file: string, { message }: Error, document: Document.Parsed, lineCounter: LineCounter): Problem {
+function toAliasProblem(file: string, { message }: Error, document: Document.Parsed, lineCounter: LineCounter): LocatedProblem {
   if (!message.startsWith('Unresolved alias'))
-    return toFileProblem(file, message, 'write the repeated parts out instead of using aliases');
+    return locate(error([], message, 'write the repeated parts out instead of using aliases'), file);
   let found: Node | undefined;
   visit(document, {
     Alias(_, alias) {
@@ -135,8 +121,7 @@ function toAliasProblem(file: string, { message }: Error, document: Document.Par
       return visit.BREAK;
     },
   });
-  const position = found && toPosition(found, lineCounter);
-  return { ...toFileProblem(file, 'a value cannot start with *', QUOTED), ...position };
+  return locate(error([], 'a value cannot start with *', QUOTED), file, found && toPosition(found, lineCounter));
 }
 
 /** The document as plain values. Aliases are bounded, so that a few lines cannot expand to gigabytes. */
@@ -150,13 +135,12 @@ function toValue(document: Document.Parsed): unknown {
 
 function findPosition(
   document: Document.Parsed,
-  path: readonly PropertyKey[],
-  isAboutKey: boolean,
+  { path, isAboutKey }: Pick<Problem, 'path' | 'isAboutKey'>,
   lineCounter: LineCounter,
 ): TextPosition | undefined {
   for (let length = path.length; length >= 0; length--) {
     const isExact = length === path.length;
-    const node = findNode(document.contents, path.slice(0, length), isExact && isAboutKey);
+    const node = findNode(document.contents, path.slice(0, length), isExact && isAboutKey === true);
     const position = node && toPosition(node, lineCounter);
     if (position !== undefined) return position;
   }
@@ -169,7 +153,7 @@ function toPosition({ range }: Node, lineCounter: LineCounter): TextPosition | u
   return { line, column: col };
 }
 
-const RESERVED_KEY = { path: '', message: 'the name __proto__ cannot be used', hint: 'choose another name' };
+const RESERVED_KEY = error([], 'the name __proto__ cannot be used', 'choose another name');
 
 /** Zod drops a member `__proto__` without an error: a header, for example, would not be sent. */
 function findReservedKey(document: Document.Parsed): Node | undefined {
@@ -184,7 +168,7 @@ function findReservedKey(document: Document.Parsed): Node | undefined {
   return found;
 }
 
-function findNode(from: Node | null, path: readonly PropertyKey[], wantsKey: boolean): Node | undefined {
+function findNode(from: Node | null, path: Path, wantsKey: boolean): Node | undefined {
   let node: unknown = from;
   for (const [index, step] of path.entries()) {
     if (!isCollection(node)) return undefined;

@@ -1,8 +1,8 @@
 /** The line of a config that a problem is about, without what may be a secret: only keys, and values that the schema knows not to be one. */
 import { isMap, isScalar, isSeq, Lexer, type Pair } from 'yaml';
+import type { LocatedProblem } from '../../core/problem.ts';
 import { toPrintable } from '../../core/terminal.ts';
 import { descend, type JsonSchema, toJsonSchema, toVariants } from '../schema/json-schema.ts';
-import type { Problem } from '../schema/problem.ts';
 import { isShownValue, toShownKey } from '../schema/shown.ts';
 import { parseDocuments } from './syntax.ts';
 
@@ -19,7 +19,7 @@ const BLOCK_HEADER = /^[|>][-+\d]{0,2}$/;
 const SCALAR = '\u001f';
 
 /** Returns the excerpts of problems with a file of this text: the line, and a mark below the column. */
-export function createExcerpts(text: string): (problem: Problem) => string[] {
+export function createExcerpts(text: string): (problem: LocatedProblem) => string[] {
   const lines = mask(text).split(/\r?\n/);
   return ({ line, column = 1 }) => {
     const whole = lines[(line ?? 0) - 1];

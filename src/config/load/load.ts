@@ -3,17 +3,16 @@ import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import type * as z from 'zod';
 import type { Clock } from '../../core/clock.ts';
-import { error, type Path, type Rating } from '../rules/rating.ts';
+import { error, isError, type LocatedProblem, locate, type Path, type Problem } from '../../core/problem.ts';
 import { toRules, validate } from '../rules/validate.ts';
 import type { Config } from '../schema/config.ts';
-import { toFindings } from '../schema/issues.ts';
+import { toProblems } from '../schema/issues.ts';
 import { toJsonSchema } from '../schema/json-schema.ts';
-import type { Problem } from '../schema/problem.ts';
 import { provideRetention } from '../schema/retention.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
 import { ConfigSchema } from '../schema/schema.ts';
 import { type FakeSources, withFakeSources } from '../sources/fake-sources.ts';
-import { parseYaml, readText, type TextPosition, type YamlFile } from './document.ts';
+import { parseYaml, readText, type YamlFile } from './document.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
 
@@ -21,9 +20,8 @@ import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty 
 export interface LoadedConfig {
   readonly config: Config;
   /** Warnings only. */
-  readonly problems: readonly Problem[];
-  /** The position of a dotted path in the file, or of its nearest parent that exists. */
-  readonly locate: (path: string) => TextPosition | undefined;
+  readonly problems: readonly LocatedProblem[];
+  readonly locate: YamlFile['locate'];
   /** A digest of the file's text. */
   readonly hash: string;
 }
@@ -34,7 +32,7 @@ type LoadResult = LoadedConfig | Rejected;
 /** A config that has errors. */
 interface Rejected {
   readonly config: undefined;
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
   /** The valid parts, so that the files they refer to can be checked as well. A gate must not run with them. */
   readonly rest?: Pick<LoadedConfig, 'config' | 'locate'>;
 }
@@ -59,7 +57,7 @@ export async function loadConfig(
   file: string,
   clock: Clock,
   options?: LoadOptions,
-  given?: string | Problem,
+  given?: string | LocatedProblem,
 ): Promise<LoadResult> {
   const text = given ?? (await readText(file));
   return typeof text === 'string' ? parseConfig(file, text, clock, options) : { config: undefined, problems: [text] };
@@ -72,29 +70,26 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
   if ('problems' in read) return { config: undefined, problems: read.problems };
   const variables = read.findVariables();
   if (variables.length > 0) return { config: undefined, problems: variables.slice(0, maxProblems) };
-  const { value, toFlag, problems: flagProblems, ratings: ofFlags } = override(read.value, overrides);
-  const toProblem = toProblemOf(read.toProblem, toFlag);
+  const { value, toFlag, flagProblems, problems: ofFlags } = override(read.value, overrides);
+  const locate = toLocate(read, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
-  const locate = (path: string): TextPosition | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
-    const findings = toFindings(parsed.error.issues, toJsonSchema(), maxProblems);
-    const flagged = ofFlags.map(({ severity, ...finding }) => toProblem(severity, finding));
-    const rejected = findings.map((finding) => toProblem('error', finding));
-    const problems = [...flagProblems, ...[...rejected, ...flagged].slice(0, maxProblems)];
+    const found = [...toProblems(parsed.error.issues, toJsonSchema(), maxProblems), ...ofFlags];
+    const problems = [...flagProblems, ...found.slice(0, maxProblems).map(locate)];
     // For text from an untrusted source, do no more work than is needed to reject it.
     const rest = maxProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
     if (rest === undefined) return { config: undefined, problems };
-    const more = rest.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
-    return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
+    return {
+      config: undefined,
+      problems: [...problems, ...rest.problems.map(locate)],
+      rest: { config: rest.config, locate },
+    };
   }
-  const { config, ratings, toOwnPath } = complete(parsed.data, file, options);
-  const rated = toDistinct([...ofFlags, ...ratings, ...validate(config, clock.now())].map(toOwnPath));
-  const problems = [
-    ...flagProblems,
-    ...truncate(rated, maxProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
-  ];
-  if (problems.some(({ severity }) => severity === 'error'))
-    return { config: undefined, problems, rest: { config: withoutFaulty(config, toErrorPaths(rated)), locate } };
+  const { config, problems: missing, toOwnPath } = complete(parsed.data, file, options);
+  const found = toDistinct([...ofFlags, ...missing, ...validate(config, clock.now())].map(toOwnPath));
+  const problems = [...flagProblems, ...truncate(found, maxProblems).map(locate)];
+  if (problems.some(isError))
+    return { config: undefined, problems, rest: { config: withoutFaulty(config, toErrorPaths(found)), locate } };
   const hash = createHash('sha256').update(text).digest('hex').slice(0, HASH_LENGTH);
   return { config, problems, locate, hash };
 }
@@ -102,11 +97,11 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
 /** Completes the schema's output with upstreams, default retentions and absolute paths. */
 function complete(data: z.output<typeof ConfigSchema>, file: string, { fakeSources, needsUpstream }: LoadOptions) {
   const provided = provideUpstreams(data, needsUpstream ?? fakeSources === undefined);
-  const { ratings, toOwnPath } = provided;
+  const { problems, toOwnPath } = provided;
   const routes = provideRetention(provided.routes, data.store.redis !== undefined);
   const resolved = resolveFiles({ ...data, routes }, dirname(resolve(file)));
   const config: Config = freeze(fakeSources === undefined ? resolved : withFakeSources(resolved, fakeSources));
-  return { config, ratings, toOwnPath };
+  return { config, problems, toOwnPath };
 }
 
 /** Runs the rules on the parts that the schema accepts. A rule that reads a rejected part reports nothing. */
@@ -127,7 +122,7 @@ function checkRest(
     const remainder = removeRejected(value, issues, depth);
     const parsed = remainder === undefined ? undefined : ConfigSchema.safeParse(remainder.value);
     if (remainder === undefined || parsed?.success !== true) continue;
-    const { config, ratings: missing, toOwnPath } = complete(parsed.data, file, options);
+    const { config, problems: missing, toOwnPath } = complete(parsed.data, file, options);
     let hasReadRemoved = false;
     const watched = watchRemoved(config, remainder.removed, () => {
       hasReadRemoved = true;
@@ -136,49 +131,45 @@ function checkRest(
       hasReadRemoved = false;
       return runRule(rule, () => hasReadRemoved);
     });
-    const isKept = ({ path }: Rating): boolean => !isRemoved(path, remainder.removed);
-    const ratings = toDistinct([...missing, ...found].map(toOwnPath).filter(isKept));
-    return { config: withoutFaulty(config, toErrorPaths(ratings)), ratings };
+    const isKept = ({ path }: Problem): boolean => !isRemoved(path, remainder.removed);
+    const problems = toDistinct([...missing, ...found].map(toOwnPath).filter(isKept));
+    return { config: withoutFaulty(config, toErrorPaths(problems)), problems };
   }
   return undefined;
 }
 
 /** A rule may throw where a part is missing that the schema requires. */
-function runRule(rule: () => readonly Rating[], hasReadRemoved: () => boolean): readonly Rating[] {
+function runRule(rule: () => readonly Problem[], hasReadRemoved: () => boolean): readonly Problem[] {
   try {
-    const ratings = rule();
-    return hasReadRemoved() ? [] : ratings;
+    const problems = rule();
+    return hasReadRemoved() ? [] : problems;
   } catch (thrown) {
     if (hasReadRemoved()) return [];
     throw thrown;
   }
 }
 
-function toErrorPaths(ratings: readonly Rating[]): Path[] {
-  return ratings.filter(({ severity }) => severity === 'error').map(({ path }) => path);
+function toErrorPaths(problems: readonly Problem[]): Path[] {
+  return problems.filter(isError).map(({ path }) => path);
 }
 
-type ToProblem = YamlFile['toProblem'];
-
 /** A problem with a value from a flag is reported for the flag, not for the file. */
-function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProblem {
-  return (severity, finding) => {
-    const flag = toFlag(finding.path);
-    if (flag === undefined) return toProblem(severity, finding);
-    const { path, shownPath = path.join('.'), message, hint } = finding;
-    return { severity, file: flag, path: shownPath, message, ...(hint === undefined ? undefined : { hint }) };
+function toLocate(read: YamlFile, toFlag: Overridden['toFlag']): YamlFile['locate'] {
+  return (problem) => {
+    const flag = toFlag(problem.path);
+    return flag === undefined ? read.locate(problem) : locate(problem, flag);
   };
 }
 
 /** Removes duplicates: a top-level setting that applies to all routes is reported once. */
-function toDistinct(ratings: readonly Rating[]): Rating[] {
-  return [...new Map(ratings.map((rating) => [JSON.stringify(rating), rating])).values()];
+function toDistinct(problems: readonly Problem[]): Problem[] {
+  return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
 }
 
 /** Truncates the list; errors first, so that no error is dropped before a warning. */
-function truncate(ratings: readonly Rating[], max: number | undefined): readonly Rating[] {
-  if (max === undefined || ratings.length <= max) return ratings;
-  return [...ratings].sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error')).slice(0, max);
+function truncate(problems: readonly Problem[], max: number | undefined): readonly Problem[] {
+  if (max === undefined || problems.length <= max) return problems;
+  return [...problems].sort((a, b) => Number(isError(b)) - Number(isError(a))).slice(0, max);
 }
 
 const FILE_KEYS = new Set([
@@ -218,9 +209,9 @@ interface WithUpstreams<R> {
 interface ResolvedUpstreams<R> {
   readonly routes: (R & { readonly upstream: SocketAddress })[];
   /** Errors for routes without an upstream. */
-  readonly ratings: readonly Rating[];
-  /** Moves a finding about an inherited upstream to the top-level key. */
-  readonly toOwnPath: (rating: Rating) => Rating;
+  readonly problems: readonly Problem[];
+  /** Moves a problem with an inherited upstream to the top-level key. */
+  readonly toOwnPath: (problem: Problem) => Problem;
 }
 
 /** A placeholder address that no rule objects to. */
@@ -238,11 +229,11 @@ function provideUpstreams<R extends { readonly upstream?: SocketAddress | undefi
   const hint = 'set it here, or set a top-level upstream for all routes, or pass --upstream http://127.0.0.1:3000';
   return {
     routes: provided,
-    ratings: missing.map((index) => error(['routes', index, 'upstream'], 'missing: the address of the app', hint)),
-    toOwnPath(rating) {
-      const [section, index, key] = rating.path;
+    problems: missing.map((index) => error(['routes', index, 'upstream'], 'missing: the address of the app', hint)),
+    toOwnPath(problem) {
+      const [section, index, key] = problem.path;
       const isOfRoute = section === 'routes' && key === 'upstream' && typeof index === 'number';
-      return isOfRoute && top !== undefined && routes[index]?.upstream === undefined ? { ...rating, path: TOP } : rating;
+      return isOfRoute && top !== undefined && routes[index]?.upstream === undefined ? { ...problem, path: TOP } : problem;
     },
   };
 }

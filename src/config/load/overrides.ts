@@ -1,7 +1,6 @@
 /** Applies overrides from the command line to the config file's values, before they are validated. */
 import { isJsonObject } from '../../core/json-path.ts';
-import { error, type Rating } from '../rules/rating.ts';
-import type { Problem } from '../schema/problem.ts';
+import { error, type LocatedProblem, locate, type Path, type Problem } from '../../core/problem.ts';
 
 /** The flags of `sidegate run` and `sidegate check`. */
 export interface Overrides {
@@ -23,10 +22,11 @@ export interface Overrides {
 export interface Overridden {
   readonly value: unknown;
   /** The flag that the value at a config path comes from; undefined if it comes from the file. */
-  readonly toFlag: (path: readonly PropertyKey[]) => string | undefined;
-  readonly problems: readonly Problem[];
+  readonly toFlag: (path: Path) => string | undefined;
+  /** About the flags themselves. */
+  readonly flagProblems: readonly LocatedProblem[];
   /** About values of the file. */
-  readonly ratings: readonly Rating[];
+  readonly problems: readonly Problem[];
 }
 
 type PlainObject = Readonly<Record<string, unknown>>;
@@ -40,7 +40,7 @@ const RECEIVING_SECTIONS: readonly string[] = ['routes', 'proxy', 'authz', 'stor
 /** Applies the overrides. A file that is not an object stays unchanged; the schema reports it. */
 export function override(value: unknown, overrides: Overrides): Overridden {
   const flags = new Map<string, string>();
-  const problems: Problem[] = [];
+  const flagProblems: LocatedProblem[] = [];
   let next = value;
   const put = (path: readonly string[], text: string | undefined, flag: string): void => {
     if (text === undefined) return;
@@ -58,21 +58,20 @@ export function override(value: unknown, overrides: Overrides): Overridden {
   put(['shutdown', 'grace'], overrides.grace, '--log-format text');
   const probes = (overrides.appProbes ?? []).map(readAppProbe);
   const valid = probes.filter((probe): probe is PlainObject => !('problem' in probe));
-  for (const probe of probes)
-    if ('problem' in probe) problems.push({ severity: 'error', file: PROBE_FLAG, path: '', message: String(probe['problem']) });
+  for (const probe of probes) if ('problem' in probe) flagProblems.push(locate(error([], String(probe['problem'])), PROBE_FLAG));
   if (valid.length > 0) {
     next = withValue(next, ['admin', 'appProbes'], valid);
     for (const [index, probe] of valid.entries())
       flags.set(`admin.appProbes.${index}`, `${PROBE_FLAG} ${probe['container']}/${probe['kind']}`);
   }
-  return { value: next, toFlag: (path) => findFlag(flags, path), problems, ratings: checkProbes(value, overrides) };
+  return { value: next, toFlag: (path) => findFlag(flags, path), flagProblems, problems: checkProbes(value, overrides) };
 }
 
 /**
  * The policies of a cluster compare the probes in a sidecar's arguments with those of its pod. A probe in the config would be a request to the app
  * that they do not see, and that everyone who reaches the admin port can cause.
  */
-function checkProbes(value: unknown, { upstream, appProbes = [] }: Overrides): Rating[] {
+function checkProbes(value: unknown, { upstream, appProbes = [] }: Overrides): Problem[] {
   if (toProbes(value) === undefined || (upstream === undefined && appProbes.length === 0)) return [];
   const flag = upstream === undefined ? PROBE_FLAG : '--upstream';
   return [
@@ -84,7 +83,7 @@ function checkProbes(value: unknown, { upstream, appProbes = [] }: Overrides): R
   ];
 }
 
-function findFlag(flags: ReadonlyMap<string, string>, path: readonly PropertyKey[]): string | undefined {
+function findFlag(flags: ReadonlyMap<string, string>, path: Path): string | undefined {
   for (let length = path.length; length > 0; length--) {
     const flag = flags.get(path.slice(0, length).join('.'));
     if (flag !== undefined) return flag;

@@ -1,6 +1,6 @@
 /** Removes the invalid parts of a config, so that the remainder can still be checked. */
 
-import type { Path } from '../rules/rating.ts';
+import type { Path } from '../../core/problem.ts';
 import type { Config } from '../schema/config.ts';
 
 /** The file's values, without the parts that the schema rejects. */

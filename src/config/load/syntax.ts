@@ -12,13 +12,13 @@ import {
   type YAMLError,
   YAMLParseError,
 } from 'yaml';
-import type { Problem } from '../schema/problem.ts';
+import { error, type LocatedProblem, locate } from '../../core/problem.ts';
 
 /** The documents of a file, and its syntax errors. */
 interface ParsedFile {
   readonly documents: readonly Document.Parsed[];
   readonly lineCounter: LineCounter;
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
 }
 
 /** A file that the parser read, with errors. */
@@ -63,21 +63,13 @@ interface Mistake {
 }
 
 /** Duplicate keys are independent of each other; of all other errors, only the first is not a consequence. */
-function toSyntaxProblems({ errors, ...broken }: BrokenFile): Problem[] {
+function toSyntaxProblems({ errors, ...broken }: BrokenFile): LocatedProblem[] {
   const duplicates = errors.filter(({ code }) => code === 'DUPLICATE_KEY');
   const first = errors.find(({ code }) => code !== 'DUPLICATE_KEY');
-  return [...duplicates, ...(first === undefined ? [] : [first])].map((error) => {
-    const { message, hint, offset = error.pos[0] } = describe(error, broken);
+  return [...duplicates, ...(first === undefined ? [] : [first])].map((found) => {
+    const { message, hint, offset = found.pos[0] } = describe(found, broken);
     const { line, col } = broken.lineCounter.linePos(offset);
-    return {
-      severity: 'error',
-      file: broken.file,
-      line,
-      column: col,
-      path: '',
-      message,
-      ...(hint === undefined ? {} : { hint }),
-    };
+    return locate(error([], message, hint), broken.file, { line, column: col });
   });
 }
 
@@ -179,8 +171,8 @@ const VARIABLE = /\$\{([A-Za-z_]\w*)/;
 const USUAL_NAME = /^[A-Z][A-Z0-9_]*$/;
 
 /** Values with a variable, which would otherwise be used as they are written. */
-export function findVariables(file: string, document: Document.Parsed, lineCounter: LineCounter): Problem[] {
-  const problems: Problem[] = [];
+export function findVariables(file: string, document: Document.Parsed, lineCounter: LineCounter): LocatedProblem[] {
+  const problems: LocatedProblem[] = [];
   visit(document, {
     Scalar(key, { value, range }) {
       const found = key !== 'key' && typeof value === 'string' ? VARIABLE.exec(value)?.[1] : undefined;
@@ -189,7 +181,7 @@ export function findVariables(file: string, document: Document.Parsed, lineCount
       const { line, col } = lineCounter.linePos(range[0]);
       const message = `variables such as \${${name}} are not replaced in the config`;
       const hint = `write the value itself; a secret is { env: ${name} }, and the options --listen, --admin and --upstream replace addresses`;
-      problems.push({ severity: 'error', file, line, column: col, path: '', message, hint });
+      problems.push(locate(error([], message, hint), file, { line, column: col }));
     },
   });
   return problems;

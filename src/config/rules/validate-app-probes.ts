@@ -1,8 +1,8 @@
 /** The rules of app probes: no duplicates, and no probe of the gate itself. */
 import { isReachedBy } from '../../core/listen-address.ts';
+import { error, type Problem } from '../../core/problem.ts';
 import type { Config } from '../schema/config.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
-import { error, type Rating } from './rating.ts';
 
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
@@ -14,11 +14,11 @@ export function toProbeAddress(href: string): SocketAddress {
 }
 
 /** Everything wrong with them. */
-export function checkAppProbes({ admin, listen }: Config): Rating[] {
+export function checkAppProbes({ admin, listen }: Config): Problem[] {
   const seen = new Set<string>();
   return admin.appProbes.flatMap(({ container, kind, url }, index) => {
     const path = ['admin', 'appProbes', index];
-    const found: Rating[] = [];
+    const found: Problem[] = [];
     const id = `${container}/${kind}`;
     if (seen.has(id)) found.push(error(path, `${id} is configured twice`, 'each probe of a container has exactly one URL'));
     seen.add(id);

@@ -1,15 +1,15 @@
 /** The rules of routes with HTTP Basic, and the warnings about insecure settings. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { type BasicConfig, type Config, type PortBasicConfig, type RealmConfig, realmsOf } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 
 const DAY_MS: Milliseconds = 86_400_000;
 /** The default allows 12,960. */
 const MAX_GUESSES_PER_DAY = 100_000;
 
 /** Everything wrong or risky in a route's basic section. */
-export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: Path, now: EpochMilliseconds): Rating[] {
-  const found: Rating[] = [];
+export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: Path, now: EpochMilliseconds): Problem[] {
+  const found: Problem[] = [];
   const canUseTls = listen.tls !== undefined || listen.trustedProxies.length > 0 || authz !== undefined;
   if (basic.requireTls && !canUseTls) {
     found.push(
@@ -27,8 +27,8 @@ export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: 
 }
 
 /** All sections with the same realm must have the same users. */
-export function checkRealms(config: Config): Rating[] {
-  const found: Rating[] = [];
+export function checkRealms(config: Config): Problem[] {
+  const found: Problem[] = [];
   const owners = new Map<string, RealmConfig>();
   const sections = realmsOf(config);
   for (const { realm, path } of sections) {
@@ -52,8 +52,8 @@ export function checkRealms(config: Config): Rating[] {
 }
 
 /** Everything wrong or risky in a section's settings about users. */
-export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found: Rating[] = [];
+export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMilliseconds): Problem[] {
+  const found: Problem[] = [];
   if (realm.limit === 'off')
     found.push(
       warning(
@@ -73,7 +73,7 @@ export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMillise
 }
 
 /** Both ways to guess: until the ban, which forgets what was counted, and one attempt less in each window. */
-function checkLimit({ failures, per, ban }: Exclude<PortBasicConfig['limit'], 'off'>, path: Path): Rating[] {
+function checkLimit({ failures, per, ban }: Exclude<PortBasicConfig['limit'], 'off'>, path: Path): Problem[] {
   const perDay = Math.floor(DAY_MS * Math.max(failures / ban, failures > 1 ? (failures - 1) / per : 0));
   if (perDay <= MAX_GUESSES_PER_DAY) return [];
   const number = Number.isFinite(perDay) ? String(perDay) : 'any number of';

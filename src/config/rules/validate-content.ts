@@ -2,14 +2,14 @@
 
 import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/media-type.ts';
 import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { mayBeEmpty, needsContent, readsBody, signsSortedForm, toSenderMethods } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { toHeaderNames } from '../../verify/schemes/head.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** Entries of `match.methods` and `contentTypes` by which every delivery would be rejected. */
-export function checkContent(webhook: WebhookConfig, { match }: RouteConfig, path: Path, matchPath: Path): Rating[] {
+export function checkContent(webhook: WebhookConfig, { match }: RouteConfig, path: Path, matchPath: Path): Problem[] {
   return [
     ...checkMethods(webhook, match.methods ?? [], [...matchPath, 'methods']),
     ...checkMediaTypes(webhook, [...path, 'contentTypes']),
@@ -21,7 +21,7 @@ function checkMethods(
   { description, handshake, scheme, contentTypes }: WebhookConfig,
   listed: readonly string[],
   path: Path,
-): Rating[] {
+): Problem[] {
   if (listed.length === 0) return [];
   const own = toSenderMethods(description);
   if (own !== undefined && !listed.some((method) => own.includes(method)))
@@ -54,7 +54,7 @@ function checkMethods(
   );
 }
 
-function checkMediaTypes({ contentTypes, description, scheme }: WebhookConfig, path: Path): Rating[] {
+function checkMediaTypes({ contentTypes, description, scheme }: WebhookConfig, path: Path): Problem[] {
   const own = description.contentTypes;
   const found = contentTypes.flatMap((contentType, index) => {
     const problem = findProblem(contentType, description);
@@ -94,7 +94,7 @@ function readsJson(description: SchemeDescription): boolean {
 }
 
 /** A route cannot require that a header is absent that each of its deliveries has. */
-function checkAbsence({ description, contentTypes, scheme }: WebhookConfig, names: readonly string[], path: Path): Rating[] {
+function checkAbsence({ description, contentTypes, scheme }: WebhookConfig, names: readonly string[], path: Path): Problem[] {
   const { signature } = description;
   const needed = signature?.moreHeaders === undefined ? toHeaderNames(description) : [];
   const own = new Set(needed.filter((name) => name === signature?.header.toLowerCase() && description.acceptsTwins !== true));

@@ -1,9 +1,10 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
+
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import type { HandshakeName, Piece, SchemeDescription } from '../../verify/schemes/description.ts';
 import { isFieldPiece } from '../../verify/schemes/layout.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** A handshake of the config, or of the library, whose token is not read from a file. */
 type CheckedHandshake = Omit<HandshakeConfig, 'verifyToken'> & { readonly verifyToken?: unknown };
@@ -13,7 +14,7 @@ interface HandshakeSection extends Pick<WebhookConfig, 'description' | 'allowQue
 }
 
 /** Everything wrong or weak in it. */
-export function checkHandshake({ handshake, description, allowQuery }: HandshakeSection, path: Path): Rating[] {
+export function checkHandshake({ handshake, description, allowQuery }: HandshakeSection, path: Path): Problem[] {
   if (handshake === undefined) return [];
   const { type, verifyToken } = handshake;
   const { token, mac, hasOrigins, hasPublicKey, parameter } = HANDSHAKES[type];
@@ -45,7 +46,7 @@ export function checkHandshake({ handshake, description, allowQuery }: Handshake
 }
 
 /** That a caller gets any token signed is safe only if deliveries sign a plain body, which cannot be mistaken for a token. */
-function checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Rating[] {
+function checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Problem[] {
   const { signsAnyToken } = HANDSHAKES[type];
   if (signsAnyToken === undefined) return [];
   const [wording, hint, isSafe] = FORMS[signsAnyToken];
@@ -79,7 +80,7 @@ const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenWording>
 };
 
 /** A setting that this type ignores would suggest a check that never happens. */
-function checkUnused(handshake: CheckedHandshake, path: Path): Rating[] {
+function checkUnused(handshake: CheckedHandshake, path: Path): Problem[] {
   const { type, verifyToken, parameter, allowedOrigins, allowedRate, publicKey } = handshake;
   const rules = HANDSHAKES[type];
   const unused = [

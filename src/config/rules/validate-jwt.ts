@@ -1,12 +1,13 @@
 /** The rules of schemes with weak or partial signatures: JSON Web Tokens, and checksums in place of the body. */
+
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { JwtDescription } from '../../verify/schemes/key-description.ts';
 import { JWS_NAMES } from '../../verify/schemes/public-keys.ts';
 import type { WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** Everything wrong with a token, or with how the route uses it. */
-export function checkJwt(webhook: WebhookConfig, path: Path): Rating[] {
+export function checkJwt(webhook: WebhookConfig, path: Path): Problem[] {
   const { description, scheme } = webhook;
   const found = scheme === 'custom' ? checkCustom(description, [...path, 'custom']) : [];
   const { jwt } = description;
@@ -31,7 +32,7 @@ export function checkJwt(webhook: WebhookConfig, path: Path): Rating[] {
   return found;
 }
 
-function checkMustSet({ mustSet = [], audience, claims = {} }: JwtDescription, scheme: string, path: Path): Rating[] {
+function checkMustSet({ mustSet = [], audience, claims = {} }: JwtDescription, scheme: string, path: Path): Problem[] {
   return mustSet.flatMap((needed) => {
     const isSet = needed === 'audience' ? audience !== undefined : Object.hasOwn(claims, needed);
     if (isSet) return [];
@@ -42,8 +43,8 @@ function checkMustSet({ mustSet = [], audience, claims = {} }: JwtDescription, s
   });
 }
 
-function checkCustom({ signature, jwt, id, timestamp, signed }: SchemeDescription, path: Path): Rating[] {
-  const found: Rating[] = [];
+function checkCustom({ signature, jwt, id, timestamp, signed }: SchemeDescription, path: Path): Problem[] {
+  const found: Problem[] = [];
   const isToken = signature?.encoding === 'jwt';
   if (isToken !== (jwt !== undefined))
     found.push(
@@ -85,7 +86,7 @@ function checkCustom({ signature, jwt, id, timestamp, signed }: SchemeDescriptio
 }
 
 /** A CRC-32 is not a digest: four chosen bytes anywhere in another body give it the same one. Only the ID then stops a changed copy. */
-export function checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: WebhookConfig, path: Path): Rating[] {
+export function checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: WebhookConfig, path: Path): Problem[] {
   const { signed, timestamp } = description;
   if (signed.includes('receiverId')) {
     const message = `${scheme} signs the ID under which the sender knows the receiver`;

@@ -1,8 +1,8 @@
 /** The rules of `match`: every route matches some requests, and no request matches two routes. */
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { parseTarget } from '../../core/target.ts';
 import { fieldSettingsOf, type LimitsConfig, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 
 const PROXY_CLAIM = 'proxies set it, and sidegate removes it from the requests of clients';
 /** Why a field that the app does not receive as the client sent it cannot select a route. */
@@ -25,7 +25,7 @@ const NOT_FORWARDED: Readonly<Record<Exclude<FieldAction, 'pass'>, string>> = {
 };
 
 /** No request for this path is short enough. */
-export function checkTargetLength({ match }: RouteConfig, { maxTarget }: Pick<LimitsConfig, 'maxTarget'>, path: Path): Rating[] {
+export function checkTargetLength({ match }: RouteConfig, { maxTarget }: Pick<LimitsConfig, 'maxTarget'>, path: Path): Problem[] {
   const { length } = match.path ?? match.pathPrefix ?? '';
   if (length <= maxTarget) return [];
   const hint = `set limits.maxTarget to at least ${length}`;
@@ -33,7 +33,7 @@ export function checkTargetLength({ match }: RouteConfig, { maxTarget }: Pick<Li
 }
 
 /** A match that no request can have, or that does not select what it says. */
-export function checkMatch(route: RouteConfig, path: Path): Rating[] {
+export function checkMatch(route: RouteConfig, path: Path): Problem[] {
   const { match } = route;
   const { path: exact, pathPrefix } = match;
   if (exact !== undefined && pathPrefix !== undefined)
@@ -48,7 +48,7 @@ export function checkMatch(route: RouteConfig, path: Path): Rating[] {
       ),
     ];
   const at = [...path, exact === undefined ? 'pathPrefix' : 'path'];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   const target = parseTarget(text);
   if ('problem' in target)
     found.push(
@@ -79,7 +79,7 @@ export function checkMatch(route: RouteConfig, path: Path): Rating[] {
 }
 
 /** Methods are case-sensitive (RFC 9110 §9.1), and no name stands for all of them. */
-function checkMethods({ methods = [] }: MatchConfig, path: Path): Rating[] {
+function checkMethods({ methods = [] }: MatchConfig, path: Path): Problem[] {
   return methods.flatMap((method, index) => {
     const at = [...path, index];
     const upper = method.toUpperCase();
@@ -110,7 +110,7 @@ function findPattern(path: string): { readonly message: string; readonly hint: s
 }
 
 /** Only a header that reaches the app as it was sent can select a route: the app must see what the route was selected by. */
-function checkHeaders({ headers = [], withoutHeaders = [] }: MatchConfig, settings: FieldSettings, path: Path): Rating[] {
+function checkHeaders({ headers = [], withoutHeaders = [] }: MatchConfig, settings: FieldSettings, path: Path): Problem[] {
   const lists = Object.entries({ headers, withoutHeaders });
   const managed = lists.flatMap(([key, names]) =>
     names.flatMap((name, index) => {
@@ -132,8 +132,8 @@ function findHeaderProblem(name: string, settings: FieldSettings): string | unde
 }
 
 /** Two routes that match the same requests, or of which neither is the more specific one. */
-export function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
-  const found: Rating[] = [];
+export function checkOverlaps(routes: readonly RouteConfig[]): Problem[] {
+  const found: Problem[] = [];
   const groups = new Map<string, RouteConfig[]>();
   for (const [index, route] of routes.entries()) {
     const { host, path, pathPrefix } = route.match;

@@ -1,9 +1,9 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
 import { mayShareTarget } from '../../core/listen-address.ts';
 import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
+import { type Problem, warning } from '../../core/problem.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
-import { type Rating, warning } from './rating.ts';
 
 /** Requests by these methods change nothing (RFC 9110 §9.2.1). */
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
@@ -22,7 +22,7 @@ interface MatchSpace {
 }
 
 /** Warnings about routes that the router cannot distinguish, and about settings that disable its protections. */
-export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
+export function checkNeighbors(routes: readonly RouteConfig[]): Problem[] {
   const spaces = toMatchSpaces(routes);
   const index = new PathIndex(spaces);
   const forms = new FormIndex(spaces);
@@ -36,9 +36,9 @@ export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
   ];
 }
 
-function checkSettings({ route, index }: MatchSpace): Rating[] {
+function checkSettings({ route, index }: MatchSpace): Problem[] {
   const { trustAppToDistinguish } = route.match;
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (trustAppToDistinguish.length > 0) {
     const message = `a client can bypass this route's gates by spelling the path differently if the app ignores ${trustAppToDistinguish.join(', ')}`;
     found.push(warning(['routes', index, 'match', 'trustAppToDistinguish'], message, 'test it: docs/path-interpretation.md'));
@@ -50,8 +50,8 @@ function checkSettings({ route, index }: MatchSpace): Rating[] {
   return found;
 }
 
-function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Rating[] {
-  const found: Rating[] = [];
+function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Problem[] {
+  const found: Problem[] = [];
   const similar = forms.findSimilar(space);
   const isForAnyHost = isGuarded(space) && space.host === undefined;
   const others = new Set([...similar, ...(isForAnyHost ? index.findContaining(space.path) : [])]);
@@ -72,7 +72,7 @@ function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Rati
 }
 
 /** Any client can send a header or omit it, so it can choose an open route in place of a guarded one with the same path. */
-function checkChoice(space: MatchSpace, index: PathIndex): Rating[] {
+function checkChoice(space: MatchSpace, index: PathIndex): Problem[] {
   if (isGuarded(space)) return [];
   const other = index
     .at(space.path)
@@ -83,7 +83,7 @@ function checkChoice(space: MatchSpace, index: PathIndex): Rating[] {
 }
 
 /** Without a check, a client may change by one method what it cannot read, or change, by another one. Open reading is usual. */
-function checkMethodChoice(space: MatchSpace, index: PathIndex): Rating[] {
+function checkMethodChoice(space: MatchSpace, index: PathIndex): Problem[] {
   const writes = isGuarded(space) ? [] : methodsOf(space.route).filter((method) => !SAFE_METHODS.has(method));
   if (writes.length === 0) return [];
   const other = index
@@ -95,7 +95,7 @@ function checkMethodChoice(space: MatchSpace, index: PathIndex): Rating[] {
 }
 
 /** A check of one exact path is usually meant for all paths below it as well, unless it is the one path of a webhook. */
-function checkBelow(space: MatchSpace, paths: PathIndex): Rating[] {
+function checkBelow(space: MatchSpace, paths: PathIndex): Problem[] {
   const { route, index, host, path, isExact } = space;
   if (!isGuarded(space) || route.webhook !== undefined || !isExact || path.length <= 1) return [];
   if (rejectsBelow(space)) return [];
@@ -121,7 +121,7 @@ function rejectsBelow({ path, route }: MatchSpace): boolean {
 }
 
 /** A client chooses the Host of its request, and most apps ignore it. */
-function checkHosts(space: MatchSpace, index: PathIndex): Rating[] {
+function checkHosts(space: MatchSpace, index: PathIndex): Problem[] {
   const [other] = isGuarded(space) ? index.findRelated(space, (each) => !isGuarded(each) && isOnOtherHost(each, space)) : [];
   if (other === undefined) return [];
   const message = `only the Host separates this route from the open route ${other.route.name}: with ${other.host === undefined ? 'any other Host' : `Host ${other.host}`}, anyone can send the same path to the same app`;

@@ -1,18 +1,18 @@
 /** The rules about where a signature is, what it covers, and by which algorithms it is computed. */
 
 import { parseJsonPath } from '../../core/json-path.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
 import { coversBody, signsSortedForm } from '../../verify/schemes/coverage.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
 import { isFieldPiece, toPieceTitle } from '../../verify/schemes/layout.ts';
 import type { WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 
 const KEYED_DIGESTS: ReadonlySet<Algorithm> = new Set(['sha256-secret-first', 'sha256-secret-last']);
 
 /** Reports what an attacker can change under a signature, and settings with which a captured signature counts more than once. */
-export function checkCoverage({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
+export function checkCoverage({ description, dedup, scheme }: WebhookConfig, path: Path): Problem[] {
   const { signed, unsignedBody } = description;
   if (signed.length === 0 || coversBody(description)) {
     const message = 'the signature covers the whole body';
@@ -26,10 +26,10 @@ export function checkCoverage({ description, dedup, scheme }: WebhookConfig, pat
 }
 
 /** If the body is not signed, only dedup stops a second body with the same signature. */
-function checkOnce(dedup: WebhookConfig['dedup'], scheme: string, path: Path): Rating[] {
+function checkOnce(dedup: WebhookConfig['dedup'], scheme: string, path: Path): Problem[] {
   const reuse = 'one captured signature is valid for any number of other bodies';
   if (dedup === 'off') return [error(path, `${scheme} does not sign the whole body: without dedup, ${reuse}`, 'remove dedup')];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (dedup.unsignedId === 'trust')
     found.push(error([...path, 'unsignedId'], `${scheme} does not sign the ID: with trust, ${reuse}`, 'unsignedId: check'));
   if (dedup.onStoreError === 'forward')
@@ -55,7 +55,7 @@ function toCoverageText({ signed, timestamp, id }: SchemeDescription, scheme: st
 }
 
 /** Whether the parts of the description fit together. */
-export function checkPlaces(description: SchemeDescription, path: Path): Rating[] {
+export function checkPlaces(description: SchemeDescription, path: Path): Problem[] {
   return [
     ...(description.jwt?.content === undefined ? checkSignaturePlace(description.signature, [...path, 'signature']) : []),
     ...checkSignatureParts(description, path),
@@ -66,12 +66,12 @@ export function checkPlaces(description: SchemeDescription, path: Path): Rating[
   ];
 }
 
-function checkSignaturePlace(signature: SignatureDescription | undefined, path: Path): Rating[] {
+function checkSignaturePlace(signature: SignatureDescription | undefined, path: Path): Problem[] {
   if (signature === undefined) return [];
   const { header, query, json, form, moreHeaders } = signature;
   const places = [header === '' ? undefined : header, query, json, form].filter((place) => place !== undefined);
   if (places.length === 0) return [error(path, 'the place of the signature is missing', 'signature: { header: X-Signature }')];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (places.length > 1) found.push(error(path, 'the signature has several places', 'name one of header, query, json and form'));
   if (signature.path !== undefined && form === undefined)
     found.push(error([...path, 'path'], 'a path needs a form field', 'form: NAME; or json: PATH, if the body is JSON'));
@@ -84,7 +84,7 @@ function checkSignaturePlace(signature: SignatureDescription | undefined, path: 
 }
 
 /** Parts can be read only if a header has one signature: of several, an attacker could choose. */
-function checkSignatureParts({ signature, signed, timestamp, id }: SchemeDescription, path: Path): Rating[] {
+function checkSignatureParts({ signature, signed, timestamp, id }: SchemeDescription, path: Path): Problem[] {
   const places: object[] = [...signed.filter(isFieldPiece), timestamp?.from ?? {}, id ?? {}];
   const used = places.flatMap((place) => ('signaturePart' in place ? [Number(place.signaturePart)] : []));
   if (used.length === 0) return [];
@@ -98,9 +98,9 @@ function checkSignatureParts({ signature, signed, timestamp, id }: SchemeDescrip
   return [error([...path, 'signature', 'parts'], `part ${wrong} is the signature, or does not exist`, 'count from 0')];
 }
 
-function checkRemoval({ signature, signed, decodedInUrl }: SchemeDescription, path: Path): Rating[] {
+function checkRemoval({ signature, signed, decodedInUrl }: SchemeDescription, path: Path): Problem[] {
   const isInBody = signature?.json !== undefined || signature?.form !== undefined;
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (isInBody && (signed.includes('body') || signed.some((piece) => typeof piece === 'object' && 'bodySha256' in piece)))
     found.push(error(path, 'the body contains its own signature', 'signed: [bodyWithoutSignature]'));
   if (signed.includes('bodyWithoutSignature') && (!isInBody || signature?.path !== undefined || !endsInMember(signature?.json)))
@@ -117,29 +117,29 @@ function endsInMember(json: string | undefined): boolean {
   return path === undefined || ('steps' in path && typeof path.steps.at(-1) === 'string');
 }
 
-function checkOnlyFields({ onlySignedFields, signed, signature }: SchemeDescription, path: Path): Rating[] {
+function checkOnlyFields({ onlySignedFields, signed, signature }: SchemeDescription, path: Path): Problem[] {
   if (onlySignedFields === undefined) return [];
   const isForm = signed.some((piece) => isFieldPiece(piece) && 'form' in piece) && signature?.json === undefined;
   return isForm ? [] : [error(path, 'no form field is signed', 'signed: [{ form: NAME }]')];
 }
 
-function checkContentField({ contentField, signed }: SchemeDescription, path: Path): Rating[] {
+function checkContentField({ contentField, signed }: SchemeDescription, path: Path): Problem[] {
   if (contentField === undefined || signed.includes('body')) return [];
   return [error(path, 'the body is not signed, so no field can take its place', 'signed: [body], or remove contentField')];
 }
 
-function checkSortedForm(description: SchemeDescription, path: Path): Rating[] {
+function checkSortedForm(description: SchemeDescription, path: Path): Problem[] {
   const { json, path: inField } = description.signature ?? {};
   if (!signsSortedForm(description) || (json === undefined && inField === undefined)) return [];
   return [error(path, 'sortedForm signs whole fields of a form', 'signature: { form: NAME } or { header: NAME }, without path')];
 }
 
 /** The kind of a key selects among the algorithms: secrets compute MACs or digests or are compared, key pairs verify. */
-export function checkAlgorithms(description: SchemeDescription, path: Path): Rating[] {
+export function checkAlgorithms(description: SchemeDescription, path: Path): Problem[] {
   const algorithms = [...new Set(description.signature?.forms.map(({ algorithm }) => algorithm) ?? [])];
   const asymmetric = algorithms.filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
   const secret = algorithms.filter((algorithm) => !ALGORITHMS[algorithm].isAsymmetric);
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   // HMACs do not weaken each other; a token or a plain digest next to them would.
   const isMixed = secret.length > 1 && secret.some((algorithm) => !algorithm.startsWith('hmac-'));
   if (asymmetric.length > 1 || isMixed)
@@ -160,7 +160,7 @@ export function checkAlgorithms(description: SchemeDescription, path: Path): Rat
  * Length extension: who knows SHA-256(secret + message) can compute it for the message with certain bytes appended, without the secret.
  * They begin with 0x80 and contain zeros, so neither JSON nor a header, a URL or UTF-8 text can end with them (RFC 6151 §2).
  */
-function checkExtension({ signed, contentShape }: SchemeDescription, path: Path): Rating[] {
+function checkExtension({ signed, contentShape }: SchemeDescription, path: Path): Problem[] {
   const hasBytes = signed.some((piece) => piece === 'body' || piece === 'bodyWithoutSignature' || piece === 'form');
   if (!hasBytes || (contentShape !== undefined && !signed.includes('form'))) return [];
   const message = 'with sha256-secret-first, an attacker can append bytes to the body of a captured delivery (length extension)';

@@ -1,14 +1,14 @@
 /** The rules of the sending side. URLs and secrets of endpoints are checked where they are read (provider/settings/). */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping } from '../../core/listen-address.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';
 import { chooseQueue } from '../schema/queue-choice.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkUsers } from './validate-basic.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
 
 /** Everything wrong or risky in the provider's section. */
-export function checkProvider(config: Config, now: EpochMilliseconds): Rating[] {
+export function checkProvider(config: Config, now: EpochMilliseconds): Problem[] {
   const { provider } = config;
   if (provider === undefined) return [];
   return [
@@ -30,9 +30,9 @@ export function describeStoredSecrets({ provider }: Config): string[] {
   ];
 }
 
-function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { listen, admin, proxy, authz }: Config): Rating[] {
+function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { listen, admin, proxy, authz }: Config): Problem[] {
   if (!roles.includes('accept')) return [];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   const path = ['provider', 'address'];
   const others = [listen.address, admin.address, proxy?.address, authz?.address];
   if (others.some((other) => other !== undefined && isOverlapping(address, other)))
@@ -53,8 +53,8 @@ function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { l
   return found;
 }
 
-function checkQueue({ queue, roles }: ProviderConfig): Rating[] {
-  const found: Rating[] = [];
+function checkQueue({ queue, roles }: ProviderConfig): Problem[] {
+  const found: Problem[] = [];
   const path = ['provider', 'queue'];
   if (queue.sqlite !== undefined && queue.postgres !== undefined)
     found.push(error(path, 'the queue is configured twice', 'set either sqlite or postgres'));
@@ -69,7 +69,7 @@ function checkQueue({ queue, roles }: ProviderConfig): Rating[] {
   return found;
 }
 
-function checkNames({ endpoints }: ProviderConfig): Rating[] {
+function checkNames({ endpoints }: ProviderConfig): Problem[] {
   const names = endpoints.map(({ name }) => name);
   return names.flatMap((name, index) =>
     names.indexOf(name) === index
@@ -78,8 +78,8 @@ function checkNames({ endpoints }: ProviderConfig): Rating[] {
   );
 }
 
-function checkEgress({ egress }: ProviderConfig): Rating[] {
-  const found: Rating[] = [];
+function checkEgress({ egress }: ProviderConfig): Problem[] {
+  const found: Problem[] = [];
   if (egress.allowHttp)
     found.push(
       warning(
@@ -94,8 +94,8 @@ function checkEgress({ egress }: ProviderConfig): Rating[] {
   return found;
 }
 
-function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout }: ProviderConfig): Rating[] {
-  const found: Rating[] = [];
+function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout }: ProviderConfig): Problem[] {
+  const found: Problem[] = [];
   const path = ['provider'];
   if (maxConnections < maxConcurrency)
     found.push(error([...path, 'maxConnections'], 'it is below maxConcurrency', `set it to at least ${maxConcurrency}`));
@@ -118,7 +118,7 @@ function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout
 const MAX_JITTER = 1.2;
 const DAY_MS: Milliseconds = 86_400_000;
 
-function checkSchedules({ schedule, endpoints, queue: { deadRetention } }: ProviderConfig): Rating[] {
+function checkSchedules({ schedule, endpoints, queue: { deadRetention } }: ProviderConfig): Problem[] {
   return [
     ...checkSchedule(['provider', 'schedule'], schedule, deadRetention),
     ...endpoints.flatMap((endpoint, index) =>
@@ -127,7 +127,7 @@ function checkSchedules({ schedule, endpoints, queue: { deadRetention } }: Provi
   ];
 }
 
-function checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetention: Milliseconds): Rating[] {
+function checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetention: Milliseconds): Problem[] {
   const duration = MAX_JITTER * schedule.reduce((sum, delay) => sum + delay, 0);
   if (duration < deadRetention) return [];
   const [attempts, kept] = [duration, deadRetention].map((each) => Number((each / DAY_MS).toFixed(1)));
@@ -142,15 +142,15 @@ function checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetent
 
 const MIN_TIMEOUT_MS = 100;
 
-function tooShort(path: readonly PropertyKey[]): Rating {
+function tooShort(path: readonly PropertyKey[]): Problem {
   return error(path, 'an attempt needs at least 100 ms', 'Standard Webhooks recommends 15s to 30s');
 }
 
 /** The rules of routes whose deliveries are stored in the queue. */
-export function checkInbox(route: RouteConfig, path: Path, { provider, identity }: Config): Rating[] {
+export function checkInbox(route: RouteConfig, path: Path, { provider, identity }: Config): Problem[] {
   if (route.webhook?.ack !== 'onAccept') return [];
   const at = [...path, 'webhook', 'ack'];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (provider === undefined)
     found.push(error(at, 'there is no queue to store deliveries in', 'add a section provider, for example provider: {}'));
   else if (!provider.roles.includes('deliver'))

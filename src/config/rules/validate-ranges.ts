@@ -1,6 +1,6 @@
 /** The rules of lists of trusted addresses. */
 import { normalizeIp } from '../../core/ip-address.ts';
-import { type Path, type Rating, warning } from './rating.ts';
+import { type Path, type Problem, warning } from '../../core/problem.ts';
 
 /** Half of IPv4, and half of the addresses of IPv6 that are in use (2000::/3). */
 const MAX_SHARE = { ipv4: 1 / 2, ipv6: 1 / 16 } as const;
@@ -8,7 +8,7 @@ const MAPPED_BITS = 96;
 const HINT = 'list only the ranges of your proxies';
 
 /** Warns about ranges that together contain half of all addresses or more: nobody has so many proxies, and all addresses can be split in two. */
-export function checkTrustedRanges(ranges: readonly string[], path: Path, message: string, hint = HINT): Rating[] {
+export function checkTrustedRanges(ranges: readonly string[], path: Path, message: string, hint = HINT): Problem[] {
   const shares = { ipv4: 0, ipv6: 0 };
   for (const range of new Set(ranges)) {
     const { family, share } = measure(range);

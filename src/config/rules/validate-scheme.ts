@@ -1,18 +1,18 @@
 /** The rules of signature schemes: whether the signature protects everything that the gate relies on. */
 
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { findPreset } from '../../verify/presets/catalogue.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
 import { coversBody, signsUrl } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription, TimestampUnit } from '../../verify/schemes/description.ts';
 import { findAmbiguity, toPieceTitle } from '../../verify/schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 import { findPresetOfHeader } from './suggest-preset.ts';
 import { checkJwt, checkWeakDigest } from './validate-jwt.ts';
 import { checkAlgorithms, checkCoverage, checkPlaces } from './validate-places.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
-export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Problem[] {
   const { description, scheme } = webhook;
   return [
     ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
@@ -31,14 +31,14 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
 }
 
 /** Anyone with a captured delivery can send its content under other kinds; the gate cannot know which of them the sender uses. */
-function checkKinds({ description, kinds, scheme }: WebhookConfig, path: Path): Rating[] {
+function checkKinds({ description, kinds, scheme }: WebhookConfig, path: Path): Problem[] {
   const { kind } = description;
   if (kind === undefined || kinds !== undefined) return [];
   const message = `${scheme} does not sign the kind of event (${kind.join(', ')}): with a captured delivery, anyone can invent kinds, until the real ones of its content get 503`;
   return [warning([...path, 'kinds'], message, 'list the kinds that you subscribed to, such as kinds: [orders/create]')];
 }
 
-function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Rating[] {
+function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Problem[] {
   const isUrlSigned = signsUrl(description);
   if (isUrlSigned && publicUrl === undefined) {
     const message = `${scheme} signs the URL, and the gate cannot know which URL the sender used`;
@@ -49,13 +49,13 @@ function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path)
   return [];
 }
 
-function checkCredentials({ description, urlCredentials, scheme }: WebhookConfig, path: Path): Rating[] {
+function checkCredentials({ description, urlCredentials, scheme }: WebhookConfig, path: Path): Problem[] {
   if (urlCredentials === undefined || signsUrl(description)) return [];
   return [error(path, `${scheme} does not sign the URL, so nothing would use them`, 'remove urlCredentials')];
 }
 
 /** If the signature does not identify the sender, something else must. */
-function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Problem[] {
   if (description.isSignedInContent === true) {
     const hint = 'list your topics: sns: { topics: [arn:aws:sns:...] }';
     return sns === undefined ? [error(path, `${scheme} signs messages of every AWS account with the same keys`, hint)] : [];
@@ -76,7 +76,7 @@ function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteCo
 }
 
 /** Only public keys may be published at a URL. */
-function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Path): Rating[] {
+function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Path): Problem[] {
   if (jwks.length === 0) return [];
   const isByKeyPair = description.signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
   const found = isByKeyPair ? [] : [error(path, `${scheme} does not sign with a key pair`, 'configure the secret under keys')];
@@ -92,7 +92,7 @@ function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Pat
   return found;
 }
 
-function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
+function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Problem[] {
   const { id, signed } = description;
   if (signed.includes('id') && (id === undefined || 'xml' in id || ('json' in id && id.json.includes('[*]'))))
     return [
@@ -116,7 +116,7 @@ function hasSamePlace(one: object, other: object): boolean {
 }
 
 /** If the ID header belongs to another sender, the route would reject all deliveries of that sender. */
-function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Rating[] {
+function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Problem[] {
   const { id } = description;
   const base = findPreset(scheme);
   if (base === undefined || id === undefined || !('header' in id)) return [];
@@ -126,8 +126,8 @@ function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Rati
   return [warning([...path, 'id'], message, `scheme: ${preset.name}`)];
 }
 
-function checkDescription(description: SchemeDescription, path: Path): Rating[] {
-  const found: Rating[] = [];
+function checkDescription(description: SchemeDescription, path: Path): Problem[] {
+  const found: Problem[] = [];
   const { signed, signature } = description;
   const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
   if (isToken !== (signature?.encoding === 'text'))
@@ -155,9 +155,9 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
   ];
 }
 
-function checkTimestamp(description: SchemeDescription, path: Path): Rating[] {
+function checkTimestamp(description: SchemeDescription, path: Path): Problem[] {
   const { signed, signature, timestamp } = description;
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (signed.includes('timestamp') && timestamp === undefined)
     found.push(
       error(
@@ -192,7 +192,7 @@ function isTimeSigned(description: SchemeDescription): boolean {
   return 'header' in timestamp.from && signed.some((piece) => typeof piece === 'object' && 'headersIn' in piece);
 }
 
-function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Rating[] {
+function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Problem[] {
   if (list === undefined)
     return [
       error(
@@ -207,7 +207,7 @@ function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Pat
 }
 
 /** If bytes can move between two signed parts, one signature is valid for two messages with different IDs, URLs or bodies. */
-function checkPieces({ description, scheme }: WebhookConfig, { match }: RouteConfig, path: Path): Rating[] {
+function checkPieces({ description, scheme }: WebhookConfig, { match }: RouteConfig, path: Path): Problem[] {
   const ambiguity = findAmbiguity(description);
   if (ambiguity === undefined) return [];
   const { before, after } = ambiguity;

@@ -2,6 +2,7 @@
 
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { coversId, coversQuery, coversValue } from '../../verify/schemes/coverage.ts';
 import { isBearer } from '../../verify/schemes/description.ts';
 import {
@@ -15,7 +16,6 @@ import {
 } from '../schema/config.ts';
 import { toAppendTimeout } from '../schema/queue-choice.ts';
 import { isUntimed, repeatsBytes, repeatsBytesUnderIds, toMinRetention } from '../schema/retention.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkContent } from './validate-content.ts';
 import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
@@ -28,7 +28,7 @@ const DAY_MS: Milliseconds = 86_400_000;
 /** Clocks differ by seconds, and queues of senders delay deliveries by minutes. */
 const MAX_USUAL_TOLERANCE_MS: Milliseconds = 3_600_000;
 
-function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): Rating[] {
+function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): Problem[] {
   if (tolerance === undefined) return [];
   const { past, future } = description.tolerance;
   const isUsual =
@@ -40,7 +40,7 @@ function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): 
 }
 
 /** Everything wrong or risky in a route's webhook section. */
-export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
+export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Problem[] {
   const found = [
     ...checkScheme(webhook, route, path),
     ...checkKeys(webhook, [...path, 'keys'], now),
@@ -79,7 +79,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   return found;
 }
 
-function checkCapture({ description }: WebhookConfig, path: Path): Rating {
+function checkCapture({ description }: WebhookConfig, path: Path): Problem {
   const { name, signature, isSignedInContent } = description;
   if (signature === undefined || isSignedInContent === true)
     return error(path, `${name} has no signature in the headers, so a captured delivery explains nothing`, 'remove capture');
@@ -93,7 +93,7 @@ function checkCapture({ description }: WebhookConfig, path: Path): Rating {
 }
 
 /** An ID must be remembered while its delivery can be replayed, and should be while the sender retries. */
-export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Rating[] {
+export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Problem[] {
   const { dedup, tolerance } = webhook;
   if (dedup === 'off') return [];
   const at = [...path, 'dedup', 'retention'];
@@ -116,10 +116,10 @@ export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds
 type Wait = readonly [name: string, duration: Milliseconds];
 
 /** A claim must last while the app works. If it also lasts for every wait before that, the gate need not reject deliveries that waited. */
-export function checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Rating[] {
+export function checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Problem[] {
   const { dedup, order } = webhook;
   const { before, work } = toWaits(webhook, route, config);
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (dedup !== 'off') {
     // The claim of the ID is also held while the event waits for its turn.
     const needed: Wait[] = order === undefined ? work : [...work, ['order.maxWait', order.maxWait]];
@@ -163,7 +163,7 @@ function toWaits({ ack }: WebhookConfig, route: RouteConfig, config: Config): Re
   };
 }
 
-function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly Wait[], path: Path, victim: string): Rating[] {
+function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly Wait[], path: Path, victim: string): Problem[] {
   const toSum = (waits: readonly Wait[]): Milliseconds => waits.reduce((sum, [, duration]) => sum + duration, LEASE_MARGIN_MS);
   const toHint = (waits: readonly Wait[]): string =>
     `set more than ${toSum(waits)}ms: ${waits.map(([name]) => name).join(' + ')} + ${LEASE_MARGIN_MS}ms`;
@@ -173,8 +173,8 @@ function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly
   return [warning(path, 'a delivery that waited for a slot or a connection can get 503, as the lease is too short', toHint(all))];
 }
 
-function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rating[] {
-  const found: Rating[] = [];
+function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Problem[] {
+  const found: Problem[] = [];
   const days = Math.round(dedup.retention / DAY_MS);
   if (dedup.isRetentionDefault && repeatsBytes(webhook)) {
     found.push(
@@ -208,15 +208,15 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rat
   return found;
 }
 
-function checkTrust({ description, scheme, tolerance }: WebhookConfig, path: Path): Rating[] {
+function checkTrust({ description, scheme, tolerance }: WebhookConfig, path: Path): Problem[] {
   // If parts of the body are not signed, trust is an error.
   if (coversId(description) || description.unsignedBody !== undefined) return [];
   const message = `${scheme} does not sign the ID: with one captured delivery and invented IDs, anyone can make the app handle the event again and again, ${tolerance === undefined ? 'forever' : 'until its timestamp is too old'}`;
   return [warning(path, message, 'unsignedId: check, unless the app recognizes repeats by the body')];
 }
 
-function checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Rating[] {
-  const found: Rating[] = [];
+function checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Problem[] {
+  const found: Problem[] = [];
   for (const setting of ['key', 'version'] as const) {
     if (order.onStale === 'forward' || coversValue(description, order[setting].text)) continue;
     found.push(
@@ -263,9 +263,9 @@ function toKeyHint({ from }: WebhookConfig['description']): string {
   return from === undefined ? example : `${example}; for ${from.title} it is ${from.key}`;
 }
 
-function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): Problem[] {
   const { keys, jwks, description } = webhook;
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   const hasSignature = description.signature !== undefined;
   if (hasSignature && keys.length + jwks.length === 0 && !fetchesCertificates(webhook))
     found.push(error(path, 'a webhook route needs a key', toKeyHint(description)));
@@ -274,7 +274,7 @@ function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): 
   return [...found, ...checkNames(webhook, path), ...checkValidity(webhook, path, now)];
 }
 
-function checkNames({ keys, jwks }: WebhookConfig, path: Path): Rating[] {
+function checkNames({ keys, jwks }: WebhookConfig, path: Path): Problem[] {
   const seen = new Set(jwks.map(({ name }) => name));
   return keys.flatMap(({ name }, index) => {
     const isKnown = seen.has(name);
@@ -284,8 +284,8 @@ function checkNames({ keys, jwks }: WebhookConfig, path: Path): Rating[] {
   });
 }
 
-function checkValidity({ keys, jwks }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found: Rating[] = [];
+function checkValidity({ keys, jwks }: WebhookConfig, path: Path, now: EpochMilliseconds): Problem[] {
+  const found: Problem[] = [];
   const isPending = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
   const isExpired = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
   const isUseless = jwks.length === 0 && keys.length > 0 && keys.every(isExpired);

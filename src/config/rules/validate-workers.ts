@@ -1,6 +1,7 @@
 /** The rules of `workers`: what several threads can share, and what only one can do. */
+
+import { error, type Problem, warning } from '../../core/problem.ts';
 import type { Config, LimitsConfig } from '../schema/config.ts';
-import { error, type Rating, warning } from './rating.ts';
 
 /** The limits that are divided among the workers, so that all of them together stay within the configured one. */
 export const DIVIDED_LIMITS = [
@@ -22,10 +23,10 @@ export const DIVIDED_LIMITS = [
 ] as const satisfies readonly (keyof LimitsConfig)[];
 
 /** Everything that more than one worker cannot do. */
-export function checkWorkers(config: Config): Rating[] {
+export function checkWorkers(config: Config): Problem[] {
   const { workers, store, limits, routes, proxy, authz } = config;
   if (workers === 1) return [];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (store.redis === undefined)
     found.push(
       error(

@@ -3,9 +3,9 @@ import { isIP } from 'node:net';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { parseDestinationRule } from '../../core/destination.ts';
 import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-address.ts';
+import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { isPublicAddress } from '../../http/dial/address-rules.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
 import { checkMatch, checkOverlaps, checkTargetLength } from './validate-match.ts';
@@ -19,12 +19,12 @@ import { checkWorkers } from './validate-workers.ts';
 const MAX_LOG_FLUSH_MS: Milliseconds = 10_000;
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
-export function validate(config: Config, now: EpochMilliseconds): Rating[] {
+export function validate(config: Config, now: EpochMilliseconds): Problem[] {
   return toRules(config, now).flatMap((rule) => rule());
 }
 
 /** The rules, in the order in which their findings are reported. */
-export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
+export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Problem[])[] {
   return [
     () => checkPurpose(config),
     () => checkAddresses(config),
@@ -47,19 +47,19 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
 }
 
 /** A config must do something: the usual cause of one that does not is a key at the wrong level. */
-function checkPurpose({ routes, proxy, provider }: Config): Rating[] {
+function checkPurpose({ routes, proxy, provider }: Config): Problem[] {
   if (routes.length > 0 || proxy !== undefined || provider !== undefined) return [];
   const example = 'for example routes: [ { name: orders, match: { path: /hooks/orders }, upstream: http://127.0.0.1:3000 } ]';
   return [error(['routes'], 'without routes every request would be rejected; add at least one route', example)];
 }
 
-function checkLog({ log }: Config): Rating[] {
+function checkLog({ log }: Config): Problem[] {
   if (log.flush <= MAX_LOG_FLUSH_MS) return [];
   return [error(['log', 'flush'], 'lines of the log may wait for 10s at most', 'flush: 250ms')];
 }
 
-function checkAddresses({ listen, admin }: Config): Rating[] {
-  const found: Rating[] = [];
+function checkAddresses({ listen, admin }: Config): Problem[] {
+  const found: Problem[] = [];
   if (isOverlapping(listen.address, admin.address)) {
     found.push(
       error(['admin', 'address'], 'the admin port equals the data port', 'choose a separate port for metrics and health'),
@@ -73,7 +73,7 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
   return found;
 }
 
-function checkRevocationLists({ listen, proxy, authz }: Config): Rating[] {
+function checkRevocationLists({ listen, proxy, authz }: Config): Problem[] {
   const sections = Object.entries({ listen, proxy, authz });
   const withoutCa = sections.filter(([, port]) => port?.tls?.clientCrlFile !== undefined && port.tls.clientCaFile === undefined);
   const message = 'without client CAs no client is asked for a certificate, so these lists are never used';
@@ -82,12 +82,12 @@ function checkRevocationLists({ listen, proxy, authz }: Config): Rating[] {
   );
 }
 
-function checkStore({ store }: Config): Rating[] {
+function checkStore({ store }: Config): Problem[] {
   const { redis } = store;
   if (redis === undefined) return [];
   const path = ['store', 'redis'];
   const ways = [redis.url, redis.urlFile, redis.sentinel, redis.cluster].filter((way) => way !== undefined).length;
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (ways !== 1)
     found.push(
       error(
@@ -112,7 +112,7 @@ function isRedisUrl(text: string): boolean {
   return URL.canParse(text) && ['redis:', 'rediss:'].includes(new URL(text).protocol) && new URL(text).hostname !== '';
 }
 
-function toRouteRules(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
+function toRouteRules(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): (() => readonly Problem[])[] {
   const at = [...path, 'webhook'];
   return [
     () => checkMatch(route, [...path, 'match']),
@@ -130,8 +130,8 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
   ];
 }
 
-function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, proxy, authz, provider }: Config): Rating[] {
-  const found: Rating[] = [];
+function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, proxy, authz, provider }: Config): Problem[] {
+  const found: Problem[] = [];
   const at = [...path, 'upstream'];
   const hint = 'use the port that the app listens on';
   if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to the gate itself', hint));
@@ -153,21 +153,21 @@ function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, p
 }
 
 /** By default, only the sender repeats a delivery. */
-function checkResend({ resend, webhook }: RouteConfig, path: Path): Rating[] {
+function checkResend({ resend, webhook }: RouteConfig, path: Path): Problem[] {
   if (resend !== 'always' || webhook === undefined || webhook.dedup === 'off' || webhook.ack === 'onAccept') return [];
   const message =
     'the app can get a delivery twice: it may have handled the delivery before it closed a kept-alive connection, and sidegate sends it again';
   return [warning([...path, 'resend'], message, 'remove resend: the sender then retries')];
 }
 
-function checkClientCertificate({ clientCertificate }: RouteConfig, path: Path, { listen }: Config): Rating[] {
+function checkClientCertificate({ clientCertificate }: RouteConfig, path: Path, { listen }: Config): Problem[] {
   if (clientCertificate === undefined || listen.tls?.clientCaFile !== undefined) return [];
   const message = 'no client CA is configured, so every request would be rejected';
   return [error([...path, 'clientCertificate'], message, 'set listen.tls.clientCaFile')];
 }
 
-function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteConfig, path: Path): Rating[] {
-  const found: Rating[] = [];
+function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteConfig, path: Path): Problem[] {
+  const found: Problem[] = [];
   const hasCheck = [webhook, basic, clientCertificate].some((section) => section !== undefined);
   if (!hasCheck && allow === undefined)
     found.push(
@@ -191,7 +191,7 @@ function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteCon
 }
 
 /** Two routes that have the same name. */
-function checkNames(routes: readonly RouteConfig[]): Rating[] {
+function checkNames(routes: readonly RouteConfig[]): Problem[] {
   const names = new Set<string>();
   return routes.flatMap(({ name }, index) => {
     const isTaken = names.has(name);
@@ -201,9 +201,9 @@ function checkNames(routes: readonly RouteConfig[]): Rating[] {
 }
 
 /** Everything wrong or risky in the endpoint's section. */
-function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Rating[] {
+function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Problem[] {
   if (authz === undefined) return [];
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   const { port } = authz.address;
   if (port !== 0 && [listen.address.port, admin.address.port, proxy?.address.port].includes(port))
     found.push(
@@ -227,7 +227,7 @@ function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Rating[] {
 }
 
 /** Everything wrong or risky in the proxy's section. */
-function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): Rating[] {
+function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): Problem[] {
   if (proxy === undefined) return [];
   const found = checkUsers(proxy.basic, ['proxy', 'basic'], now);
   const { port } = proxy.address;
@@ -261,7 +261,7 @@ function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): R
 }
 
 /** Warnings about routes that continue the traces of unverified callers. */
-function checkTraces({ routes }: Config): Rating[] {
+function checkTraces({ routes }: Config): Problem[] {
   return routes.flatMap(({ trace, allow, mode }, index) => {
     if (trace.trust !== 'always' || (allow === undefined && mode === 'enforce')) return [];
     const path: Path = ['routes', index, 'trace', 'trust'];
@@ -278,10 +278,10 @@ const MAX_RETENTION_MS: Milliseconds = 86_400_000;
 const BODY_ROOM_BYTES = 2_048;
 
 /** Everything wrong with `storeBody`. */
-function checkStoreBody({ storeBody }: WebhookConfig, path: Path, { journal }: Config): Rating[] {
+function checkStoreBody({ storeBody }: WebhookConfig, path: Path, { journal }: Config): Problem[] {
   if (storeBody === undefined) return [];
   const { maxBytes, retention } = storeBody;
-  const found: Rating[] = [];
+  const found: Problem[] = [];
   if (journal.size === 0)
     found.push(error(path, 'bodies are stored in the journal, which is disabled', 'remove storeBody, or set journal.size: 1000'));
   if (maxBytes < 1 || maxBytes > MAX_STORED_BODY_BYTES)

@@ -1,13 +1,13 @@
 /** Loads a fixture file and the body files that it names; returns its tests, or all problems at once. */
 import { dirname, resolve } from 'node:path';
 import * as z from 'zod';
-import { parseYaml, readText, type TextPosition } from '../../config/load/document.ts';
-import { toFindings } from '../../config/schema/issues.ts';
+import { parseYaml, readText, type TextPosition, type YamlFile } from '../../config/load/document.ts';
+import { toProblems } from '../../config/schema/issues.ts';
 import { type JsonSchema, keepExamples } from '../../config/schema/json-schema.ts';
-import type { Problem } from '../../config/schema/problem.ts';
 import { MAX_CONTENT_BYTES, readRegularFile, toUnread } from '../../config/sources/bounded-read.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import { error, type LocatedProblem, type Path, type Problem } from '../../core/problem.ts';
 import { FixturesSchema } from './fixtures-schema.ts';
 
 type ParsedFixtures = z.output<typeof FixturesSchema>;
@@ -44,12 +44,11 @@ export interface Fixtures {
   readonly fakeSources: FakeSources;
   readonly remote: ReadonlyMap<string, string>;
   readonly tests: readonly FixtureTest[];
-  /** Creates a problem with its position in the file. */
-  readonly toProblem: (path: readonly PropertyKey[], message: string, hint?: string) => Problem;
+  readonly locate: YamlFile['locate'];
 }
 
 /** The fixtures, or the problems. */
-type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly Problem[] };
+type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly LocatedProblem[] };
 
 /** JSON Schema draft-07, for editors. */
 export function toFixturesJsonSchema(): JsonSchema {
@@ -70,49 +69,42 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   if ('problems' in read) return { tests: undefined, problems: read.problems };
   const parsed = FixturesSchema.safeParse(read.value, { reportInput: true });
   if (!parsed.success) {
-    const findings = toFindings(parsed.error.issues, toFixturesJsonSchema());
-    const problems = findings.map((finding) => read.toProblem('error', finding));
+    const problems = toProblems(parsed.error.issues, toFixturesJsonSchema()).map(read.locate);
     return {
       tests: undefined,
       problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
     };
   }
-  const toProblem: Fixtures['toProblem'] = (path, message, hint) =>
-    read.toProblem('error', { path, message, ...(hint === undefined ? undefined : { hint }) });
   const problems: Problem[] = [];
-  const contents = new Contents(dirname(resolve(file)), (path, message) => problems.push(toProblem(path, message)));
+  const contents = new Contents(dirname(resolve(file)), problems);
   const { config, now, secrets, remote, tests } = parsed.data;
   const found: FixtureTest[] = [];
   for (const [index, test] of tests.entries()) {
     const path = ['tests', index];
-    problems.push(...checkOrder(test, path, toProblem));
+    problems.push(...checkOrder(test, path));
     const steps: FixtureStep[] = [];
     for (const [position, step] of test.steps.entries()) {
       const at = test.hasSteps ? [...path, 'steps', position] : path;
-      steps.push({ ...step, request: await contents.fill(step.request, [...at, 'request']), position: read.locate(at) });
+      steps.push({ ...step, request: await contents.fill(step.request, [...at, 'request']), position: read.toPosition(at) });
     }
-    found.push({ name: test.name, position: read.locate(path), startsAt: test.now ?? now, steps });
+    found.push({ name: test.name, position: read.toPosition(path), startsAt: test.now ?? now, steps });
   }
-  if (problems.length > 0) return { tests: undefined, problems };
+  if (problems.length > 0) return { tests: undefined, problems: problems.map(read.locate) };
   const target = resolve(dirname(file), config);
   const files = Object.entries(secrets.files).map(([name, secret]) => [resolve(dirname(target), name), secret] as const);
   const fakeSources = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
-  return { file, config: target, now, fakeSources, remote: new Map(Object.entries(remote)), tests: found, toProblem };
+  return { file, config: target, now, fakeSources, remote: new Map(Object.entries(remote)), tests: found, locate: read.locate };
 }
 
 /** Reports steps that start before the previous step. */
-function checkOrder(
-  { steps }: ParsedFixtures['tests'][number],
-  path: readonly PropertyKey[],
-  toProblem: Fixtures['toProblem'],
-): Problem[] {
+function checkOrder({ steps }: ParsedFixtures['tests'][number], path: Path): Problem[] {
   let latest = 0;
   return steps.flatMap(({ at }, index) => {
     const isEarlier = at !== undefined && at < latest;
     latest = Math.max(latest, at ?? 0);
     return isEarlier
       ? [
-          toProblem(
+          error(
             [...path, 'steps', index, 'at'],
             'this is before the previous step',
             '`at` is relative to `now`, not to the previous step',
@@ -124,14 +116,14 @@ function checkOrder(
 
 class Contents {
   readonly #folder: string;
-  readonly #onProblem: (path: readonly PropertyKey[], message: string) => void;
+  readonly #problems: Problem[];
 
-  constructor(folder: string, onProblem: (path: readonly PropertyKey[], message: string) => void) {
+  constructor(folder: string, problems: Problem[]) {
     this.#folder = folder;
-    this.#onProblem = onProblem;
+    this.#problems = problems;
   }
 
-  async fill(request: ParsedStep['request'], path: readonly PropertyKey[]): Promise<FixtureStep['request']> {
+  async fill(request: ParsedStep['request'], path: Path): Promise<FixtureStep['request']> {
     const { body, json, bodyFile, bodyBase64, ...rest } = request;
     if (bodyFile !== undefined) return { ...rest, isJson: false, content: await this.#read(bodyFile, [...path, 'bodyFile']) };
     if (json !== undefined) return { ...rest, isJson: true, content: Buffer.from(JSON.stringify(json)) };
@@ -139,11 +131,11 @@ class Contents {
     return { ...rest, isJson: false, content: content === '' ? Buffer.alloc(0) : content };
   }
 
-  async #read(name: string, path: readonly PropertyKey[]): Promise<Buffer | undefined> {
+  async #read(name: string, path: Path): Promise<Buffer | undefined> {
     try {
       return await readRegularFile(resolve(this.#folder, name), MAX_CONTENT_BYTES);
     } catch (thrown) {
-      this.#onProblem(path, toUnread(name, thrown).message);
+      this.#problems.push(error(path, toUnread(name, thrown).message));
       return undefined;
     }
   }

@@ -1,5 +1,5 @@
 /** The results of fixture files as text, as JSON, and as JUnit XML. */
-import { formatProblem, type Problem } from '../../config/schema/problem.ts';
+import { formatProblem, type LocatedProblem } from '../../core/problem.ts';
 import type { Tone } from '../../core/terminal.ts';
 import { type JunitCase, type JunitSuite, toJunit } from '../junit.ts';
 import type { TestFailure, TestResult } from './run-tests.ts';
@@ -10,7 +10,7 @@ export interface FileReport {
   /** The tested config; undefined if the fixture file is invalid. */
   readonly config: string | undefined;
   /** Why the tests could not be run; empty if they were. */
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
   readonly results: readonly TestResult[];
 }
 

@@ -38,7 +38,7 @@ export async function prepareSimulation(
   const loaded = await loadConfig(file, clock, { fakeSources });
   if (loaded.config === undefined) return { loaded: undefined, seen: new Map(), problems: loaded.problems };
   const config = withoutEnvironment(loaded.config);
-  const ready = await readParts(file, { ...loaded, config }, clock, new Map());
+  const ready = await readParts({ ...loaded, config }, clock, new Map());
   if (ready.loaded === undefined) return ready;
   // Its files are not read, but its settings for clients apply.
   const { tls } = loaded.config.listen;

@@ -1,10 +1,12 @@
 /** Sources of the injector's certificate: the Secret that the rotation controller writes, or a directory that other tools maintain. */
+
 import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { readTls } from '../../config/sources/tls-files.ts';
 import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { isError } from '../../core/problem.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { readCertificates } from '../certificates/chain.ts';
 import { ClusterSecret } from '../certificates/cluster-secret.ts';
@@ -125,7 +127,7 @@ export class DirectorySource implements CertificateSource {
     const config = { ...this.#files, additionalCertificates: [], clientCertificate: 'require', minVersion: '1.2' } as const;
     const read = await readTls(config, 'server.certificate', this.#clock);
     const [pair] = read?.settings.pairs ?? [];
-    const problem = read?.problems.find(({ severity }) => severity === 'error');
+    const problem = read?.problems.find(isError);
     const chain = pair === undefined ? [] : readCertificates(pair.cert.toString('latin1'));
     if (pair === undefined || problem !== undefined || chain.length === 0)
       listener.onProblem(problem?.message ?? `${this.#files.certFile} contains no certificate`);

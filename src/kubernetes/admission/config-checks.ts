@@ -3,9 +3,9 @@
 import { parseConfig } from '../../config/load/load.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import { type Config, remembersIds } from '../../config/schema/config.ts';
-import type { Problem } from '../../config/schema/problem.ts';
 import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { isError, type LocatedProblem } from '../../core/problem.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, DOMAIN, SECRETS_FOLDER } from '../injector/names.ts';
 import { type Kept, MAX_GATE_LENGTH } from './lookups.ts';
 
@@ -85,8 +85,8 @@ function toUncheckedWarning(name: string, length: number): string {
   return `${CONFIG_KEY} of ConfigMap ${name} has ${length} characters; configs with more than ${MAX_GATE_LENGTH} are not checked here: run sidegate check on it`;
 }
 
-function toWarning(name: string, problems: readonly Problem[]): string {
-  const errors = problems.filter(({ severity }) => severity === 'error');
+function toWarning(name: string, problems: readonly LocatedProblem[]): string {
+  const errors = problems.filter(isError);
   const others = errors.length - 1;
   const more = others < 1 ? '' : ` (and ${problems.length < MAX_PROBLEMS ? '' : 'at least '}${others} more)`;
   return `the sidecar does not start with the config in ConfigMap ${name}: ${toBounded(toText(errors[0]))}${more}`;
@@ -97,7 +97,7 @@ function toBounded(text: string): string {
   return text.slice(0, MAX_TEXT_LENGTH);
 }
 
-function toText(problem: Problem | undefined): string {
+function toText(problem: LocatedProblem | undefined): string {
   if (problem === undefined) return 'it cannot be parsed';
   const { line, path, message } = problem;
   return `${line === undefined ? '' : `line ${line}, `}${path === '' ? '' : `${path}: `}${message}`;

@@ -2,7 +2,7 @@
 import { dirname, join, resolve } from 'node:path';
 import { FILE_NOT_FOUND, parseYaml, readText } from '../../config/load/document.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
-import { formatProblem } from '../../config/schema/problem.ts';
+import { error, formatProblem } from '../../core/problem.ts';
 import { type ClusterEntry, readInCluster } from './in-cluster.ts';
 import { createAccess } from './kubeconfig-access.ts';
 import {
@@ -81,7 +81,7 @@ function parseKubeconfig(file: string, text: string) {
   if ('problems' in read) throw kubeconfigError(read.problems.map(formatProblem).join('\n'));
   const parsed = KubeconfigSchema.safeParse(read.value);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map(({ path, message }) => formatProblem(read.toProblem('error', { path, message })));
+  const problems = parsed.error.issues.map(({ path, message }) => formatProblem(read.locate(error(path, message))));
   throw kubeconfigError(problems.join('\n'));
 }
 

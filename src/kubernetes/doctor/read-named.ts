@@ -4,6 +4,7 @@ import { parseConfig } from '../../config/load/load.ts';
 import { type Config, realmsOf, remembersIds } from '../../config/schema/config.ts';
 import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock } from '../../core/clock.ts';
+import { isError } from '../../core/problem.ts';
 import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, SECRETS_FOLDER } from '../injector/names.ts';
@@ -115,7 +116,7 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
   const options = { needsUpstream: false, maxProblems: MAX_PROBLEMS };
   const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, options);
   if (loaded.config === undefined) {
-    const errors = loaded.problems.filter(({ severity }) => severity === 'error');
+    const errors = loaded.problems.filter(isError);
     return {
       state: 'broken',
       problems: errors.map(({ line, path, message }) => `line ${line ?? 1}: ${path === '' ? '' : `${path}: `}${message}`),

@@ -1,9 +1,9 @@
 /** Loads the injector's config: parses the YAML, and returns a typed, frozen value or all problems at once. */
 import * as z from 'zod';
 import { parseYaml, readText } from '../../config/load/document.ts';
-import { toFindings } from '../../config/schema/issues.ts';
+import { toProblems } from '../../config/schema/issues.ts';
 import type { JsonSchema } from '../../config/schema/json-schema.ts';
-import type { Problem } from '../../config/schema/problem.ts';
+import { error, type LocatedProblem, type Problem } from '../../core/problem.ts';
 import { InjectorConfigSchema } from './injector-schema.ts';
 import { toAmount } from './kubernetes-values.ts';
 
@@ -18,7 +18,7 @@ export type InjectorConfig = Readonly<ParsedInjectorConfig>;
 /** The config with warnings, or the problems that prevent loading it. */
 interface InjectorConfigRead {
   readonly config: InjectorConfig | undefined;
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LocatedProblem[];
 }
 
 /** The draft-07 schema, for editors. */
@@ -38,10 +38,10 @@ export function parseInjectorConfig(file: string, text: string): InjectorConfigR
   const read = parseYaml(file, text, 'start with sidecar:');
   if ('problems' in read) return { config: undefined, problems: read.problems };
   const parsed = InjectorConfigSchema.safeParse(read.value, { reportInput: true });
-  const findings = parsed.success
+  const found = parsed.success
     ? [...findClashes(parsed.data.sidecar), ...findTooSmallLimits(parsed.data.sidecar)]
-    : toFindings(parsed.error.issues, toInjectorJsonSchema());
-  const problems = findings.map((finding) => read.toProblem('error', finding));
+    : toProblems(parsed.error.issues, toInjectorJsonSchema());
+  const problems = found.map(read.locate);
   return { config: parsed.success && problems.length === 0 ? Object.freeze(parsed.data) : undefined, problems };
 }
 
@@ -50,34 +50,28 @@ export function toSidecarDefaults(image: string): SidecarDefaults {
   return InjectorConfigSchema.parse({ sidecar: { image } }).sidecar;
 }
 
-function findClashes({ port, adminPort, movedPort }: SidecarDefaults) {
-  const findings = [];
-  if (port === adminPort)
-    findings.push({
-      path: ['sidecar', 'adminPort'],
-      message: `${adminPort} equals sidecar.port`,
-      hint: 'choose another port',
-    });
+function findClashes({ port, adminPort, movedPort }: SidecarDefaults): Problem[] {
+  const found: Problem[] = [];
+  const hint = 'choose another port';
+  if (port === adminPort) found.push(error(['sidecar', 'adminPort'], `${adminPort} equals sidecar.port`, hint));
   if (movedPort === port || movedPort === adminPort)
-    findings.push({
-      path: ['sidecar', 'movedPort'],
-      message: `${movedPort} is already a port of the sidecar`,
-      hint: 'choose another port',
-    });
-  return findings;
+    found.push(error(['sidecar', 'movedPort'], `${movedPort} is already a port of the sidecar`, hint));
+  return found;
 }
 
 /** With these limits, the injector would deny every pod without its own resource annotations. */
-function findTooSmallLimits({ resources: { requests, limits } }: SidecarDefaults) {
-  const findings = [];
+function findTooSmallLimits({ resources: { requests, limits } }: SidecarDefaults): Problem[] {
+  const found: Problem[] = [];
   for (const kind of ['cpu', 'memory'] as const) {
     const [request, limit] = [requests[kind], limits[kind]];
     if (limit !== undefined && toAmount(request) > toAmount(limit))
-      findings.push({
-        path: ['sidecar', 'resources', 'requests', kind],
-        message: `${request} is above sidecar.resources.limits.${kind}, which is ${limit}`,
-        hint: 'raise the limit, or lower the request',
-      });
+      found.push(
+        error(
+          ['sidecar', 'resources', 'requests', kind],
+          `${request} is above sidecar.resources.limits.${kind}, which is ${limit}`,
+          'raise the limit, or lower the request',
+        ),
+      );
   }
-  return findings;
+  return found;
 }

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseConfig } from '../../../src/config/load/load.ts';
 import { toJsonSchema } from '../../../src/config/schema/json-schema.ts';
-import { formatProblem, type Problem } from '../../../src/config/schema/problem.ts';
+import { formatProblem, type LocatedProblem } from '../../../src/core/problem.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import type { Target } from '../guided.ts';
 
@@ -20,7 +20,7 @@ function findKeys(schema: unknown): string[] {
   return [...own, ...Object.values(schema).flatMap(findKeys)];
 }
 
-function checkProblem(problem: Problem, text: string): void {
+function checkProblem(problem: LocatedProblem, text: string): void {
   const { message, line, column, hint = '', path } = problem;
   const shown = formatProblem(problem);
   if (message === '') throw new Error(`a problem without a message, at ${path}`);

@@ -5,7 +5,7 @@ import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
 import { type InjectOptions, injectFiles } from '../../../src/cli/inject.ts';
 import { readVersion } from '../../../src/cli/version.ts';
-import { formatProblem } from '../../../src/config/schema/problem.ts';
+import { formatProblem } from '../../../src/core/problem.ts';
 import { parseManifests } from '../../../src/kubernetes/manifests/documents.ts';
 import { findWorkloads } from '../../../src/kubernetes/manifests/workloads.ts';
 import { recordIo } from '../../support/io.ts';

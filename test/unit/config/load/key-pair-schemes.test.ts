@@ -4,8 +4,8 @@ import { parse, stringify } from 'yaml';
 import { printScheme } from '../../../../src/cli/scheme.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import type { WebhookConfig } from '../../../../src/config/schema/config.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { recordIo } from '../../../support/io.ts';
 
 const KEYS = [{ name: 'k', secret: { env: 'SECRET' } }];

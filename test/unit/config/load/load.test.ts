@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { loadConfig, parseConfig } from '../../../../src/config/load/load.ts';
 import { toJsonSchema } from '../../../../src/config/schema/json-schema.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 import { fc } from '../../../support/property.ts';

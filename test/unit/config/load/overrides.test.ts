@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import type { Overrides } from '../../../../src/config/load/overrides.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const ROUTE = { name: 'a', match: { path: '/a' }, allow: 'anyone' };

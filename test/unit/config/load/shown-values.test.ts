@@ -3,7 +3,7 @@ import { stringify } from 'yaml';
 import { createExcerpts } from '../../../../src/config/load/excerpt.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { type JsonSchema, toJsonSchema, toVariants } from '../../../../src/config/schema/json-schema.ts';
-import { formatShownProblem } from '../../../../src/config/schema/problem.ts';
+import { formatShownProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { createRandom } from '../../../support/seeded.ts';
 

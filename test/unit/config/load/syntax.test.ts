@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createExcerpts } from '../../../../src/config/load/excerpt.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
-import { formatProblem, formatShownProblem } from '../../../../src/config/schema/problem.ts';
+import { formatProblem, formatShownProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const clock = new FakeClock();

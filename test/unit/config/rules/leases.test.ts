@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const ORDER = { key: '$.id', version: '$.v' };

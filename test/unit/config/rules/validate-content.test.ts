@@ -2,8 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 
 function toProblems(webhook: object, match: object = {}): string {

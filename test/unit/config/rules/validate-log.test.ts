@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const ROUTES = [{ name: 'app', match: { path: '/' }, upstream: 'http://127.0.0.1:3000', open: true }];

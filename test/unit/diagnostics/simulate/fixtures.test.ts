@@ -2,10 +2,10 @@ import { readdirSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../../../src/config/load/load.ts';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { findUnused } from '../../../../src/config/sources/fake-sources.ts';
 import { readSecret } from '../../../../src/config/sources/secrets.ts';
 import { readUserSource } from '../../../../src/config/sources/user-sources.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { type Fixtures, loadFixtures, toFixturesJsonSchema } from '../../../../src/diagnostics/simulate/fixtures.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 

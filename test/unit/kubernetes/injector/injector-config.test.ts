@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { formatProblem } from '../../../../src/core/problem.ts';
 import { loadInjectorConfig, parseInjectorConfig } from '../../../../src/kubernetes/injector/injector-config.ts';
 
 const problemsOf = (text: string): string[] => parseInjectorConfig('injector.yaml', text).problems.map(formatProblem);
