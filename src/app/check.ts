@@ -95,7 +95,7 @@ export async function readParts(loaded: LoadedConfig, clock: Clock, seen: Finger
   const [firstRealm] = realmsOf(loaded.config);
   const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();
   if (firstRealm !== undefined && bcryptProblem !== undefined)
-    addProblem('error', firstRealm.path.join('.'), bcryptProblem.message, bcryptProblem.hint);
+    addProblem('error', firstRealm.path.join('.'), bcryptProblem.problem, bcryptProblem.hint);
   const identity = await readIdentity(loaded.config.identity);
   const adminToken = await readAdminToken(loaded.config.admin);
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);

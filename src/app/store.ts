@@ -1,6 +1,6 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
 import type { RedisConfig, StoreConfig } from '../config/schema/config.ts';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from '../config/sources/bounded-read.ts';
+import { readPem } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { Secret, type SecretRead } from '../core/secret.ts';
@@ -201,12 +201,10 @@ class SettingsReader {
 
   async #readFile(file: string | undefined, key: string): Promise<Buffer | undefined> {
     if (file === undefined) return undefined;
-    try {
-      return await readRegularFile(file, MAX_PEM_BYTES);
-    } catch (thrown) {
-      this.problems.push({ path: `${PATH}.${key}`, ...toUnread(file, thrown) });
-      return undefined;
-    }
+    const read = await readPem(file);
+    if (Buffer.isBuffer(read)) return read;
+    this.problems.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
+    return undefined;
   }
 
   #unwrap(read: SecretRead, key: string): Secret | undefined {

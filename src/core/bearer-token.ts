@@ -1,6 +1,7 @@
 /** Bearer tokens (RFC 6750): which secrets can be one, and how a presented token is compared. */
 import { createHash } from 'node:crypto';
 import { isEqualInConstantTime } from './bytes.ts';
+import type { Fault } from './problem.ts';
 import type { Secret } from './secret.ts';
 
 const MIN_TOKEN_BYTES = 16;
@@ -9,7 +10,7 @@ const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
 const CREDENTIALS = /^Bearer +([^ ]+)$/i;
 
 /** Returns why a secret cannot be a token; undefined if it can. */
-export function findTokenProblem(secret: Secret): { readonly problem: string; readonly hint: string } | undefined {
+export function findTokenProblem(secret: Secret): Fault | undefined {
   const hint = 'create one with `openssl rand -hex 32`';
   if (secret.length < MIN_TOKEN_BYTES)
     return { problem: `the token has ${secret.length} bytes; it needs at least ${MIN_TOKEN_BYTES}`, hint };

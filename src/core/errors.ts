@@ -16,12 +16,6 @@ export class SidegateError extends Error {
   }
 }
 
-/** Why a setting is not accepted, and how to fix it. */
-export interface SettingProblem {
-  readonly problem: string;
-  readonly hint: string;
-}
-
 /** The message of a thrown value, for a log line. Do not log the value itself: it may carry secrets. */
 export function toErrorText(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);

@@ -21,6 +21,12 @@ export interface Problem {
   readonly isAboutKey?: true;
 }
 
+/** Why a value cannot be used, and how to fix it, where its config path is not known. */
+export interface Fault {
+  readonly problem: string;
+  readonly hint: string;
+}
+
 /** A problem as it is shown. */
 export interface LocatedProblem extends Pick<Problem, 'severity' | 'message' | 'hint'> {
   /** The file, or the flag, that has the value. */

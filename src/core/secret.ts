@@ -1,5 +1,6 @@
 /** Key material that cannot be logged, printed or serialized by accident. */
 import { inspect } from 'node:util';
+import type { Fault } from './problem.ts';
 
 const MASK = '[secret]';
 /** Of examples in documentation and templates. */
@@ -44,9 +45,7 @@ export class Secret {
 }
 
 /** A secret, or why it could not be read. */
-export type SecretRead =
-  | { readonly secret: Secret; readonly warnings: readonly string[] }
-  | { readonly problem: string; readonly hint: string };
+export type SecretRead = { readonly secret: Secret; readonly warnings: readonly string[] } | Fault;
 
 /** The secret in a text that `where` names. Trailing whitespace is removed, because editors and `echo` add it. */
 export function toSecret(bytes: Buffer, where: string): SecretRead {

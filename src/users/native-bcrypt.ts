@@ -1,6 +1,7 @@
 /** The native bcrypt, the only package that is not in the bundles. */
 import { arch, platform } from 'node:process';
 import { SidegateError, toErrorText } from '../core/errors.ts';
+import type { Fault } from '../core/problem.ts';
 
 /** The functions of the package. */
 type Bcrypt = typeof import('@node-rs/bcrypt');
@@ -20,11 +21,11 @@ export async function loadBcrypt(): Promise<Bcrypt> {
 }
 
 /** Why passwords cannot be checked in this installation, or undefined. */
-export async function findBcryptProblem(): Promise<{ readonly message: string; readonly hint: string } | undefined> {
+export async function findBcryptProblem(): Promise<Fault | undefined> {
   try {
     await loadBcrypt();
     return undefined;
   } catch {
-    return { message: 'passwords cannot be checked: the native bcrypt is missing or does not load', hint: HINT };
+    return { problem: 'passwords cannot be checked: the native bcrypt is missing or does not load', hint: HINT };
   }
 }

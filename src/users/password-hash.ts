@@ -2,6 +2,7 @@
 import { argon2Sync, randomBytes } from 'node:crypto';
 import { versions } from 'node:process';
 import type { Bytes } from '../core/bytes.ts';
+import type { Fault } from '../core/problem.ts';
 import { loadBcrypt } from './native-bcrypt.ts';
 
 /** The supported hash formats. */
@@ -20,12 +21,6 @@ export interface PasswordHash {
   readonly grade: 'good' | 'weak' | 'broken';
   /** How to improve a grade that is not good. */
   readonly advice?: string;
-}
-
-/** Why a hash is rejected, or a password cannot be stored. */
-export interface HashProblem {
-  readonly problem: string;
-  readonly hint: string;
 }
 
 /** Optional formats. */
@@ -91,11 +86,11 @@ const MAX_ROUNDS = 2_000_000;
 const GOOD_ROUNDS = 50_000;
 
 /** Parses one stored hash. */
-export function parsePasswordHash(text: string, options: HashOptions): PasswordHash | HashProblem {
+export function parsePasswordHash(text: string, options: HashOptions): PasswordHash | Fault {
   return parseBcrypt(text) ?? parseArgon2(text) ?? parseShaCrypt(text) ?? parseOld(text) ?? parseRest(text, options);
 }
 
-function parseBcrypt(text: string): PasswordHash | HashProblem | undefined {
+function parseBcrypt(text: string): PasswordHash | Fault | undefined {
   const cost = BCRYPT.exec(text)?.[1];
   if (cost === undefined) return undefined;
   if (Number(cost) > MAX_BCRYPT_COST || Number(cost) < 4) {
@@ -106,7 +101,7 @@ function parseBcrypt(text: string): PasswordHash | HashProblem | undefined {
   return { ...hash, grade: 'weak', advice: `hash it again with a cost of ${GOOD_BCRYPT_COST} or more` };
 }
 
-function parseArgon2(text: string): PasswordHash | HashProblem | undefined {
+function parseArgon2(text: string): PasswordHash | Fault | undefined {
   const found = ARGON2ID.exec(text);
   if (found === null) return undefined;
   if (argon2Sync === undefined) {
@@ -128,7 +123,7 @@ function parseArgon2(text: string): PasswordHash | HashProblem | undefined {
   return { ...hash, grade: 'weak', advice: `hash it again with m=${GOOD_ARGON2_MEMORY}, t=2 or more` };
 }
 
-function parseShaCrypt(text: string): PasswordHash | HashProblem | undefined {
+function parseShaCrypt(text: string): PasswordHash | Fault | undefined {
   const found = SHA_CRYPT.exec(text);
   if (found === null || (found[4] as string).length !== (found[1] === '5' ? 43 : 86)) return undefined;
   const rounds = Number(found[2] ?? DEFAULT_ROUNDS);
@@ -150,7 +145,7 @@ function parseOld(text: string): PasswordHash | undefined {
   return undefined;
 }
 
-function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash | HashProblem {
+function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash | Fault {
   const hint = 'create the entry with `sidegate hash-password` or htpasswd -B';
   if (text === '') return { problem: 'the hash is missing', hint };
   const isPlain = text.startsWith(PLAIN);
@@ -189,7 +184,7 @@ const SALT_BYTES = 16;
 const CONTROL_CHARACTER = /[\u0000-\u001f\u007f]/;
 
 /** Why a password cannot be stored, or undefined. */
-export function findPasswordProblem(password: string, { algorithm }: MadeHash): HashProblem | undefined {
+export function findPasswordProblem(password: string, { algorithm }: MadeHash): Fault | undefined {
   if (algorithm === 'argon2id' && argon2Sync === undefined)
     return { problem: `argon2id needs Node 24.7 or newer; this is Node ${versions.node}`, hint: 'use --algorithm bcrypt' };
   if (password === '') return { problem: 'the password is empty', hint: 'enter a password' };

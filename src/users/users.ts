@@ -1,4 +1,5 @@
 /** Parses users and their stored hashes from files. */
+import type { Fault } from '../core/problem.ts';
 import { type HashOptions, type PasswordHash, parsePasswordHash } from './password-hash.ts';
 
 /** One password of a user. */
@@ -9,18 +10,13 @@ export interface UserEntry {
   readonly line: number;
 }
 
-/** A problem with a line; never contains the hash. */
-interface UsersProblem {
-  readonly line: number;
-  readonly problem: string;
-  readonly hint: string;
-}
+type LineFault = Fault & Pick<UserEntry, 'line'>;
 
 /** The result of parsing a file. Lines without a problem are used, except those of users who also have a line with a problem. */
 interface UsersRead {
   readonly entries: readonly UserEntry[];
-  /** The first problems. */
-  readonly problems: readonly UsersProblem[];
+  /** The first problems; they never contain a hash. */
+  readonly problems: readonly LineFault[];
   readonly problemCount: number;
   /** Users with a problem on one of their lines: it is unknown which password was intended. */
   readonly rejected: ReadonlySet<string>;
@@ -36,7 +32,7 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 /** Parses the htpasswd format: one `user:hash` per line, `#` for comments. A user may be on two lines during a password change. */
 export function parseHtpasswd(text: string, options: HashOptions): UsersRead {
   const entries: UserEntry[] = [];
-  const problems: UsersProblem[] = [];
+  const problems: LineFault[] = [];
   const rejected = new Set<string>();
   const passwords = new Map<string, number>();
   let problemCount = 0;
@@ -80,10 +76,7 @@ function parseStored(text: string, options: HashOptions): ReturnType<typeof pars
   return 'algorithm' in hash && hash.algorithm === 'plain' ? parsePasswordHash(text, options) : hash;
 }
 
-type LineRead = { readonly user: string } & (
-  | { readonly hash: PasswordHash }
-  | { readonly problem: string; readonly hint: string }
-);
+type LineRead = { readonly user: string } & ({ readonly hash: PasswordHash } | Fault);
 
 function parseLine(content: string, options: HashOptions, passwords: Map<string, number>): LineRead {
   const colon = content.indexOf(':');

@@ -1,6 +1,7 @@
 /** Reads whole files and streams, at most to a maximum: a device has no end, and a pipe may have no writer. */
 import { closeSync, constants, createReadStream, fstatSync, openSync, readSync, type Stats } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
+import type { Fault } from '../../core/problem.ts';
 
 const CHUNK = 64 * 1024;
 // Without O_NONBLOCK, opening a pipe without a writer would block a thread forever.
@@ -60,6 +61,15 @@ export async function readAnyFile(file: string, maxBytes: number): Promise<Buffe
   return readStream(file, createReadStream(file), maxBytes);
 }
 
+/** Reads certificates, keys, CAs or revocation lists that the config names. */
+export async function readPem(file: string): Promise<Buffer | Fault> {
+  try {
+    return await readRegularFile(file, MAX_PEM_BYTES);
+  } catch (thrown) {
+    return toUnread(file, thrown);
+  }
+}
+
 /** Reads a stream to its end. Rejects with UnusableFile, which names it `file`, or with the system's error. */
 export async function readStream(file: string, stream: AsyncIterable<Uint8Array | string>, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
@@ -114,8 +124,8 @@ const TEXTS: Readonly<Record<string, string>> = {
 };
 
 /** Says why a file that the config names could not be read, and what to do. */
-export function toUnread(file: string, thrown: unknown): { readonly message: string; readonly hint: string } {
-  if (thrown instanceof UnusableFile) return { message: `${file} ${thrown.message}`, hint: thrown.hint };
+export function toUnread(file: string, thrown: unknown): Fault {
+  if (thrown instanceof UnusableFile) return { problem: `${file} ${thrown.message}`, hint: thrown.hint };
   const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
-  return { message: `${file} ${TEXTS[code] ?? `cannot be read (${code})`}`, hint: UNREAD_HINT };
+  return { problem: `${file} ${TEXTS[code] ?? `cannot be read (${code})`}`, hint: UNREAD_HINT };
 }

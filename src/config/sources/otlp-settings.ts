@@ -1,7 +1,7 @@
 /** Reads the settings for exporting spans from the config, with OpenTelemetry's environment variables as defaults. */
 import type { Secret } from '../../core/secret.ts';
 import type { TracingConfig } from '../schema/config.ts';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
+import { readPem } from './bounded-read.ts';
 import { type OtelEnv, readOtelEnv } from './otel-env.ts';
 import { readSecret } from './secrets.ts';
 
@@ -117,10 +117,8 @@ function toField(name: string, secret: Secret): readonly [string, string] {
 
 async function readCa(file: string | undefined, problems: OtlpProblem[]): Promise<Buffer | undefined> {
   if (file === undefined) return undefined;
-  try {
-    return await readRegularFile(file, MAX_PEM_BYTES);
-  } catch (thrown) {
-    problems.push({ path: 'otlp.caFile', ...toUnread(file, thrown) });
-    return undefined;
-  }
+  const read = await readPem(file);
+  if (Buffer.isBuffer(read)) return read;
+  problems.push({ path: 'otlp.caFile', message: read.problem, hint: read.hint });
+  return undefined;
 }

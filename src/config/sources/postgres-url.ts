@@ -1,17 +1,13 @@
 /** Reads the URL of a PostgreSQL database, with libpq's parameters for TLS. Messages contain neither the password nor the URL. */
 import { isAbsolute } from 'node:path';
 import { isLoopbackIp } from '../../core/ip-address.ts';
+import type { Fault } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
-
-interface UrlProblem {
-  readonly problem: string;
-  readonly hint: string;
-}
+import { readPem } from './bounded-read.ts';
 
 /** A target with warnings, or what is wrong with the URL. */
-export type PostgresUrlRead = { readonly target: PostgresTarget; readonly warnings: readonly string[] } | UrlProblem;
+export type PostgresUrlRead = { readonly target: PostgresTarget; readonly warnings: readonly string[] } | Fault;
 
 const EXAMPLE =
   'write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password percent-encoded (/ as %2F)';
@@ -42,7 +38,7 @@ export async function readPostgresUrl(secret: Secret): Promise<PostgresUrlRead> 
   return { target: { ...place, tls }, warnings: findWarnings(url.searchParams, tls, isLocal) };
 }
 
-function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | UrlProblem {
+function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | Fault {
   const [user, password, database] = [url.username, url.password, url.pathname.slice(1)].map(decode);
   const host = url.searchParams.get('host') ?? decode(url.hostname.replace(/^\[(.*)\]$/, '$1'));
   if (user === undefined || password === undefined || database === undefined || host === undefined)
@@ -62,16 +58,16 @@ function decode(text: string): string | undefined {
 }
 
 /** Without `sslmode`, only a server on this machine is reached without TLS. */
-async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<PostgresTls | undefined | UrlProblem> {
+async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<PostgresTls | undefined | Fault> {
   const mode = parameters.get('sslmode') ?? (isLocal ? 'disable' : 'verify-full');
   const verify = Object.hasOwn(MODES, mode) ? MODES[mode] : undefined;
   if (verify === undefined) return { problem: `sslmode=${mode} is not supported`, hint: `set sslmode to ${MODE_NAMES}` };
   if (verify === 'off') return undefined;
-  const ca = parameters.get('sslrootcert') === 'system' ? undefined : await readPem(parameters, 'sslrootcert');
+  const ca = parameters.get('sslrootcert') === 'system' ? undefined : await readParameter(parameters, 'sslrootcert');
   if (typeof ca === 'object') return ca;
-  const cert = await readPem(parameters, 'sslcert');
+  const cert = await readParameter(parameters, 'sslcert');
   if (typeof cert === 'object') return cert;
-  const key = await readPem(parameters, 'sslkey');
+  const key = await readParameter(parameters, 'sslkey');
   if (typeof key === 'object') return key;
   if ((cert === undefined) !== (key === undefined))
     return { problem: 'only one of sslcert and sslkey is set', hint: 'set both, or neither' };
@@ -80,16 +76,12 @@ async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<P
   return { verify: verify === 'none' && ca !== undefined ? 'ca' : verify, ca, certificate };
 }
 
-async function readPem(parameters: URLSearchParams, name: string): Promise<string | undefined | UrlProblem> {
+async function readParameter(parameters: URLSearchParams, name: string): Promise<string | undefined | Fault> {
   const file = parameters.get(name);
   if (file === null) return undefined;
   if (!isAbsolute(file)) return { problem: `${name} is not an absolute path`, hint: 'write the whole path of the PEM file' };
-  try {
-    return (await readRegularFile(file, MAX_PEM_BYTES)).toString('utf8');
-  } catch (thrown) {
-    const { message, hint } = toUnread(file, thrown);
-    return { problem: `${name}: ${message}`, hint };
-  }
+  const read = await readPem(file);
+  return 'problem' in read ? { ...read, problem: `${name}: ${read.problem}` } : read.toString('utf8');
 }
 
 function findWarnings(parameters: URLSearchParams, tls: PostgresTls | undefined, isLocal: boolean): string[] {

@@ -2,7 +2,7 @@
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
+import { readPem } from './bounded-read.ts';
 import { readPostgresUrl } from './postgres-url.ts';
 import { readSecret } from './secrets.ts';
 import type { SourceProblem } from './source-problem.ts';
@@ -49,18 +49,16 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
     for (const message of read.warnings) problems.push({ severity: 'warning', path, message });
     return read.secret;
   };
-  const readPem = async (file: string | undefined, path: string): Promise<Buffer | undefined> => {
+  const readFile = async (file: string | undefined, path: string): Promise<Buffer | undefined> => {
     if (file === undefined) return undefined;
-    try {
-      return await readRegularFile(file, MAX_PEM_BYTES);
-    } catch (thrown) {
-      problems.push({ severity: 'error', path, ...toUnread(file, thrown) });
-      return undefined;
-    }
+    const read = await readPem(file);
+    if (Buffer.isBuffer(read)) return read;
+    problems.push({ severity: 'error', path, message: read.problem, hint: read.hint });
+    return undefined;
   };
   const readEndpoint = async (endpoint: ProviderEndpointConfig, path: string): Promise<EndpointSecrets> => {
-    const cert = await readPem(endpoint.clientCertificate?.certFile, `${path}.clientCertificate.certFile`);
-    const key = await readPem(endpoint.clientCertificate?.keyFile, `${path}.clientCertificate.keyFile`);
+    const cert = await readFile(endpoint.clientCertificate?.certFile, `${path}.clientCertificate.certFile`);
+    const key = await readFile(endpoint.clientCertificate?.keyFile, `${path}.clientCertificate.keyFile`);
     return {
       secret: await readText(endpoint.secret, `${path}.secret`),
       previousSecret: await readText(endpoint.previousSecret, `${path}.previousSecret`),
@@ -84,7 +82,7 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
     encryptionKeys.push(await readText(key, `provider.encryption.keys.${index}`));
   const proxyPassword = await readText(config.egress.proxy?.password, 'provider.egress.proxy.password');
   const queue = await readDatabase(config.queue.postgres?.url, 'provider.queue.postgres.url');
-  const ca = await readPem(config.egress.caFile, 'provider.egress.caFile');
+  const ca = await readFile(config.egress.caFile, 'provider.egress.caFile');
   const outbox = await readDatabase(config.outbox?.postgres.url, 'provider.outbox.postgres.url');
   return { endpoints, token, encryptionKeys, proxyPassword, queue, ca: ca?.toString(), outbox, problems };
 }

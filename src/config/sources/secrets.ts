@@ -35,7 +35,6 @@ export async function readSecretFile(file: string, read = readRegularFile): Prom
   try {
     return toSecret(await read(file, MAX_SECRET_BYTES), file);
   } catch (thrown) {
-    const { message: problem, hint } = toUnread(file, thrown);
-    return { problem, hint };
+    return toUnread(file, thrown);
   }
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import { findTlsProblems, type TlsProblem, type TlsSettings } from '../../http/server/tls.ts';
 import type { ListenTlsConfig } from '../schema/config.ts';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
+import { readPem } from './bounded-read.ts';
 import type { SourceProblem } from './source-problem.ts';
 
 /** A certificate chain and its key. */
@@ -33,12 +33,10 @@ interface TlsFiles {
 async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
   const problems: FileProblem[] = [];
   const read = async (file: string, path: string): Promise<Buffer | undefined> => {
-    try {
-      return await readRegularFile(file, MAX_PEM_BYTES);
-    } catch (thrown) {
-      problems.push({ path, ...toUnread(file, thrown) });
-      return undefined;
-    }
+    const found = await readPem(file);
+    if (Buffer.isBuffer(found)) return found;
+    problems.push({ path, message: found.problem, hint: found.hint });
+    return undefined;
   };
   const pairs: PairBytes[] = [];
   for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {

@@ -1,6 +1,7 @@
 /** Reads user sources as text; users/ parses it. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Fault } from '../../core/problem.ts';
 import type { UserSourceConfig } from '../schema/config.ts';
 import { MAX_SECRET_BYTES, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
 import { findFake, listFakes } from './fake-sources.ts';
@@ -14,7 +15,7 @@ export type UserText =
   | { readonly kind: 'map'; readonly where: string; readonly hashes: ReadonlyMap<string, string> };
 
 /** The text of a source, or why it could not be read. */
-type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
+type UserTextRead = UserText | Fault;
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
@@ -30,8 +31,7 @@ export async function readUserSource(source: UserSourceConfig): Promise<UserText
     const names = listFakes(source, source.mapDir) ?? (await readdir(source.mapDir));
     return await readMapDir(source.mapDir, names, read);
   } catch (thrown) {
-    const { message: problem, hint } = toUnread((thrown as NodeJS.ErrnoException).path ?? 'a file', thrown);
-    return { problem, hint };
+    return toUnread((thrown as NodeJS.ErrnoException).path ?? 'a file', thrown);
   }
 }
 

@@ -135,7 +135,7 @@ class Contents {
     try {
       return await readRegularFile(resolve(this.#folder, name), MAX_CONTENT_BYTES);
     } catch (thrown) {
-      this.#problems.push(error(path, toUnread(name, thrown).message));
+      this.#problems.push(error(path, toUnread(name, thrown).problem));
       return undefined;
     }
   }

@@ -12,6 +12,7 @@ import type { Admitted } from '../../core/admitted.ts';
 import { parseBase64, parseHex } from '../../core/bytes.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { createHmacFunction } from '../../core/hmac.ts';
+import type { Fault } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
 
 const toHmac = createHmacFunction('sha256');
@@ -54,12 +55,6 @@ export class IdentityKey {
   }
 }
 
-/** Why a key cannot be used. */
-interface IdentityKeyProblem {
-  readonly problem: string;
-  readonly hint: string;
-}
-
 /** The configuration of a key. */
 interface IdentityKeySource {
   readonly name: string;
@@ -72,10 +67,7 @@ const MIN_SECRET_BYTES = 32;
 const SECOND_MS: Milliseconds = 1_000;
 
 /** Parses the key from the content of its file or variable. */
-export function parseIdentityKey(
-  { name, algorithm, encoding }: IdentityKeySource,
-  secret: Secret,
-): IdentityKey | IdentityKeyProblem {
+export function parseIdentityKey({ name, algorithm, encoding }: IdentityKeySource, secret: Secret): IdentityKey | Fault {
   if (algorithm === 'ed25519') return parsePrivateKey(name, secret);
   const bytes = toBytes(secret.expose(), encoding);
   if (bytes === undefined)
@@ -88,7 +80,7 @@ export function parseIdentityKey(
   return new IdentityKey(name, algorithm, createSecretKey(bytes));
 }
 
-function parsePrivateKey(name: string, secret: Secret): IdentityKey | IdentityKeyProblem {
+function parsePrivateKey(name: string, secret: Secret): IdentityKey | Fault {
   const hint = 'a private key in PEM (openssl genpkey -algorithm ed25519)';
   try {
     const key = createPrivateKey(secret.expose());

@@ -2,9 +2,9 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import { type Destination, parseDestination } from '../../core/destination.ts';
-import type { SettingProblem } from '../../core/errors.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { lookUpForConnect } from '../../core/name-lookup.ts';
+import type { Fault } from '../../core/problem.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -33,7 +33,7 @@ const FORBIDDEN_TEXT = `responded ${FORBIDDEN}: the destination is not allowed`;
 const NOT_PRINTABLE = /[^\x21-\x7e]/;
 
 /** Why the settings are wrong; undefined if they are right. */
-export function findProxyProblem({ url: text, username, password }: EgressProxySettings): SettingProblem | undefined {
+export function findProxyProblem({ url: text, username, password }: EgressProxySettings): Fault | undefined {
   const example = 'write for example http://proxy.example:3128';
   if (NOT_PRINTABLE.test(text) || !URL.canParse(text)) return { problem: 'it is not a URL', hint: example };
   const url = new URL(text);

@@ -1,8 +1,8 @@
 /** The URL of an endpoint, in a form that has only one interpretation, and which hosts and addresses deliveries may be sent to. */
 import { isIP } from 'node:net';
 import { type DestinationRule, isHostOf, parseDestination, parseDestinationRule } from '../../core/destination.ts';
-import type { SettingProblem } from '../../core/errors.ts';
 import { toAddressText } from '../../core/listen-address.ts';
+import type { Fault } from '../../core/problem.ts';
 import { type AddressSettings, compileAddressRules, type FindAddressProblem } from './address-rules.ts';
 
 /** The settings, as in the config. */
@@ -17,7 +17,7 @@ export interface EgressRules {
   readonly allowHttp: boolean;
   readonly findAddressProblem: FindAddressProblem;
   /** Why deliveries may not be sent to this host name or address; undefined if they may. Does not resolve names. */
-  findHostProblem(host: string): SettingProblem | undefined;
+  findHostProblem(host: string): Fault | undefined;
 }
 
 /** Where an endpoint is, and what is requested there. */
@@ -69,13 +69,13 @@ export function parseHostRule(text: string): DestinationRule | undefined {
 }
 
 /** Why an endpoint may not have this URL; undefined if it may. Names are not resolved: each attempt checks their addresses. */
-export function findUrlProblem(url: string, rules: EgressRules): SettingProblem | undefined {
+export function findUrlProblem(url: string, rules: EgressRules): Fault | undefined {
   const target = parseEndpointUrl(url, rules);
   return 'problem' in target ? target : undefined;
 }
 
 /** Parses the URL. The messages contain the host, but not the path, which may be secret. */
-export function parseEndpointUrl(text: string, rules: EgressRules): EndpointTarget | SettingProblem {
+export function parseEndpointUrl(text: string, rules: EgressRules): EndpointTarget | Fault {
   if (text.length > MAX_URL_LENGTH)
     return { problem: `the URL has ${text.length} characters`, hint: `at most ${MAX_URL_LENGTH} are allowed` };
   if (FORBIDDEN.test(text))
@@ -90,7 +90,7 @@ export function parseEndpointUrl(text: string, rules: EgressRules): EndpointTarg
   return findFormProblem(url, text, rules) ?? toTarget(url, parts[2] as string, rules);
 }
 
-function findFormProblem(url: URL, text: string, { allowHttp }: EgressRules): SettingProblem | undefined {
+function findFormProblem(url: URL, text: string, { allowHttp }: EgressRules): Fault | undefined {
   if (url.protocol !== 'https:' && url.protocol !== 'http:')
     return { problem: `${url.protocol}// is not supported`, hint: 'write https://…' };
   if (url.protocol === 'http:' && !allowHttp)
@@ -102,7 +102,7 @@ function findFormProblem(url: URL, text: string, { allowHttp }: EgressRules): Se
   return undefined;
 }
 
-function toTarget(url: URL, authority: string, rules: EgressRules): EndpointTarget | SettingProblem {
+function toTarget(url: URL, authority: string, rules: EgressRules): EndpointTarget | Fault {
   if (authority.includes('@'))
     return {
       problem: 'the URL contains credentials',

@@ -1,6 +1,6 @@
 /** Access to the cluster from inside a pod: the address from its environment, and the mounted service account. */
 import { join } from 'node:path';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from '../../config/sources/bounded-read.ts';
+import { readPem } from '../../config/sources/bounded-read.ts';
 import { SidegateError } from '../../core/errors.ts';
 import type { ClusterAccess } from './access.ts';
 
@@ -54,15 +54,14 @@ function toServer(host: string, port: string): URL {
 
 async function readMounted(folder: string, name: string): Promise<string> {
   const file = join(folder, name);
-  try {
-    const text = (await readRegularFile(file, MAX_PEM_BYTES)).toString('utf8').trim();
-    if (text !== '') return text;
-  } catch (thrown) {
+  const read = await readPem(file);
+  if ('problem' in read)
     throw new SidegateError(
       'user',
       'in_cluster',
-      `${toUnread(file, thrown).message}: the pod needs a service account with automountServiceAccountToken`,
+      `${read.problem}: the pod needs a service account with automountServiceAccountToken`,
     );
-  }
-  throw new SidegateError('user', 'in_cluster', `${file} is empty`);
+  const text = read.toString('utf8').trim();
+  if (text === '') throw new SidegateError('user', 'in_cluster', `${file} is empty`);
+  return text;
 }

@@ -1,6 +1,6 @@
 /** Converts a cluster and user of a kubeconfig to a ClusterAccess: CA, proxy and credentials. */
 import { resolve } from 'node:path';
-import { MAX_PEM_BYTES, readRegularFile, toUnread } from '../../config/sources/bounded-read.ts';
+import { readPem } from '../../config/sources/bounded-read.ts';
 import { isLoopbackIp } from '../../core/ip-address.ts';
 import { Secret } from '../../core/secret.ts';
 import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
@@ -173,11 +173,9 @@ function toPath({ value, folder }: PlacedEntry<KubeUser>, name: 'tokenFile'): st
 }
 
 async function read(file: string, field: string): Promise<Secret> {
-  try {
-    return new Secret(await readRegularFile(file, MAX_PEM_BYTES));
-  } catch (thrown) {
-    throw kubeconfigError(`${field} ${toUnread(file, thrown).message}`);
-  }
+  const found = await readPem(file);
+  if (Buffer.isBuffer(found)) return new Secret(found);
+  throw kubeconfigError(`${field} ${found.problem}`);
 }
 
 /** The headers of impersonation, as in `kubectl --as`. */

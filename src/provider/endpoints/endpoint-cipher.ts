@@ -1,7 +1,8 @@
 /** Encrypts the secrets and header values of endpoints in the store: AES-256-GCM (NIST SP 800-38D) with keys of the config. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import * as z from 'zod';
-import { type SettingProblem, SidegateError } from '../../core/errors.ts';
+import { SidegateError } from '../../core/errors.ts';
+import type { Fault } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
 
 const ALGORITHM = 'aes-256-gcm';
@@ -31,7 +32,7 @@ export const PLAIN = 'plain';
 export type ValuePlace = readonly [endpoint: string, url: string, ...field: (string | number)[]];
 
 /** Returns the bytes of a key, or why the text is not one. */
-export function parseEncryptionKey(text: Secret): { readonly key: Buffer } | SettingProblem {
+export function parseEncryptionKey(text: Secret): { readonly key: Buffer } | Fault {
   const base64 = text.expose().toString('latin1');
   if (KEY.test(base64)) return { key: Buffer.from(base64, 'base64') };
   return { problem: 'the key is not 32 bytes in base64', hint: 'create one with `openssl rand -base64 32`' };

@@ -1,7 +1,8 @@
 /** The headers that an endpoint may have besides those that the sender writes. */
-import type { SettingProblem } from '../../core/errors.ts';
+
 import { toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from '../../core/managed-names.ts';
+import type { Fault } from '../../core/problem.ts';
 
 /** Headers that the sender writes, or that change how the request is framed, read or answered. All names are folded. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -29,7 +30,7 @@ const MAX_TOTAL_BYTES = 8_192;
 const LINE_OVERHEAD = 4;
 
 /** The first problem of an endpoint's headers. Names are compared as apps may fold them: `webhook_id` is `Webhook-Id` to a CGI app. */
-export function findHeaderProblem(headers: readonly (readonly [name: string, value: string])[]): SettingProblem | undefined {
+export function findHeaderProblem(headers: readonly (readonly [name: string, value: string])[]): Fault | undefined {
   if (headers.length > MAX_HEADERS)
     return { problem: `there are ${headers.length} headers`, hint: `at most ${MAX_HEADERS} are allowed` };
   const seen = new Set<string>();

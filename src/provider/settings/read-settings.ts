@@ -5,7 +5,7 @@ import { type EndpointSecrets, readProviderFiles } from '../../config/sources/pr
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { SettingProblem } from '../../core/errors.ts';
+import type { Fault } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, findProxyProblem, type TunnelProxy } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
@@ -83,7 +83,7 @@ function toDefaults({ timeout, concurrency, schedule }: ProviderConfig): Endpoin
   return { timeout, connectTimeout: Math.min(timeout, CONNECT_TIMEOUT_MS), concurrency, schedule };
 }
 
-type Report = (path: string, found: SettingProblem | undefined) => void;
+type Report = (path: string, found: Fault | undefined) => void;
 
 function checkHosts({ egress }: ProviderConfig, report: Report): void {
   for (const [index, host] of (egress.allowHosts ?? []).entries())

@@ -17,7 +17,7 @@ import { compileIdentity } from './identity.ts';
 import { Material, readJwk, readMaterial } from './keys.ts';
 import { compileOpenHead } from './open-content.ts';
 import { compilePieces } from './pieces.ts';
-import type { KeyParsed, KeyProblem, Scheme, SignedRequest, SignRequest, VerifyKey } from './scheme.ts';
+import type { KeyFault, KeyParsed, Scheme, SignedRequest, SignRequest, VerifyKey } from './scheme.ts';
 import { compileSigner, type EncodedKey, toHeaders } from './sign.ts';
 import { signAnywhere } from './sign-anywhere.ts';
 import { compileToken, compileTokenSigner, type TokenScheme } from './token.ts';
@@ -128,7 +128,7 @@ interface KeyText {
   readonly notAfter: number | undefined;
 }
 
-function parseKey(description: SchemeDescription, { name, secret, encoding, notAfter }: KeyText): KeyParsed | KeyProblem {
+function parseKey(description: SchemeDescription, { name, secret, encoding, notAfter }: KeyText): KeyParsed | KeyFault {
   const material = readMaterial(secret, { description, encoding, purpose: 'verify' });
   if (!(material instanceof Material)) return material;
   const { validity } = material;

@@ -26,7 +26,7 @@ import {
   toJwkKey,
   toKindTitle,
 } from './public-keys.ts';
-import type { KeyProblem, VerifyKey } from './scheme.ts';
+import type { KeyFault, VerifyKey } from './scheme.ts';
 import { transformSecret } from './secret-text.ts';
 
 /** A secret's original text, and its configured encoding. */
@@ -98,7 +98,7 @@ interface SchemeKeyUse {
 }
 
 /** Parses one secret or key. */
-export function readMaterial(secret: Secret, use: SchemeKeyUse): Material | KeyProblem {
+export function readMaterial(secret: Secret, use: SchemeKeyUse): Material | KeyFault {
   const read = toMaterial(secret, use);
   const { from } = use.description;
   // The library has no texts about senders.
@@ -106,7 +106,7 @@ export function readMaterial(secret: Secret, use: SchemeKeyUse): Material | KeyP
   return { ...read, hint: `${read.hint}; for ${from.title} it is ${from.key}` };
 }
 
-function toMaterial(secret: Secret, { description, encoding, purpose }: SchemeKeyUse): Material | KeyProblem {
+function toMaterial(secret: Secret, { description, encoding, purpose }: SchemeKeyUse): Material | KeyFault {
   const text = secret.expose().toString('latin1');
   const { publicKey } = description;
   const source = { secret, encoding };
@@ -155,7 +155,7 @@ function toAlgorithms({ signature }: SchemeDescription): [Algorithm | undefined,
   ];
 }
 
-function problem(text: string, hint: string): KeyProblem {
+function problem(text: string, hint: string): KeyFault {
   return { problem: text, hint };
 }
 
@@ -176,7 +176,7 @@ function readPrivateKey(
   text: string,
   { prefix, privatePrefix }: PublicKeyDescription,
   algorithm: Algorithm,
-): KeyObject | KeyProblem {
+): KeyObject | KeyFault {
   if (PEM.test(text)) {
     try {
       const key = createPrivateKey(text);
@@ -209,7 +209,7 @@ function toSecretBytes(
   secret: Secret,
   { secret: form }: SchemeDescription,
   named: SecretEncoding | undefined,
-): Buffer | KeyProblem {
+): Buffer | KeyFault {
   const empty = problem('the secret is empty', 'with an empty secret, anyone could sign requests');
   if (secret.length === 0) return empty;
   if (isPublicKey(secret.expose())) return toPublicProblem();
@@ -232,7 +232,7 @@ function toSecretBytes(
   return isPublicKey(bytes) ? toPublicProblem() : bytes;
 }
 
-function findWrongStart(text: string, prefix: string, named: SecretEncoding | undefined): KeyProblem | undefined {
+function findWrongStart(text: string, prefix: string, named: SecretEncoding | undefined): KeyFault | undefined {
   if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)
     return { ...problem(`the secret has a version before ${prefix}`, toVersionHint(text, prefix)), isCertain: true };
   if (/^["'`]/.test(text)) return { ...problem('the secret is in quotation marks', 'remove them'), isCertain: true };
@@ -241,7 +241,7 @@ function findWrongStart(text: string, prefix: string, named: SecretEncoding | un
     : undefined;
 }
 
-function toPublicProblem(): KeyProblem {
+function toPublicProblem(): KeyFault {
   return problem('this is a public key, not a secret', 'configure the secret that the sender shares with you');
 }
 

@@ -7,7 +7,7 @@ import { RSA_BYTES } from './algorithms.ts';
 import type { Algorithm } from './description.ts';
 import { parseValidity, type Validity } from './jwk-validity.ts';
 import type { PublicKeyDescription } from './key-description.ts';
-import type { KeyProblem } from './scheme.ts';
+import type { KeyFault } from './scheme.ts';
 
 /** A public key, with the dates and the name that its source gives it. */
 interface PublicKey {
@@ -62,7 +62,7 @@ export function isOfKind(key: KeyObject, algorithm: Algorithm): boolean {
 }
 
 /** Why a key of the right kind is not safe, or costs too much; undefined if it is fine. */
-export function findWeakKey({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): KeyProblem | undefined {
+export function findWeakKey({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): KeyFault | undefined {
   if (asymmetricKeyType !== 'rsa') return undefined;
   const { modulusLength = 0, publicExponent = 0n } = asymmetricKeyDetails ?? {};
   const [min, max] = RSA_BYTES.map((bytes) => bytes * BITS_PER_BYTE) as [number, number];
@@ -73,7 +73,7 @@ export function findWeakKey({ asymmetricKeyType, asymmetricKeyDetails }: KeyObje
 }
 
 /** Parses the text of a public key. */
-export function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algorithm): PublicKey | KeyProblem {
+export function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algorithm): PublicKey | KeyFault {
   const { prefix = '', privatePrefix } = form;
   if ((privatePrefix !== undefined && text.startsWith(privatePrefix)) || PRIVATE_PEM.test(text)) {
     const what = PEM.test(text) ? 'this' : `a ${privatePrefix} secret`;
@@ -86,13 +86,13 @@ export function readPublicKey(text: string, form: PublicKeyDescription, algorith
 }
 
 /** Parses a root for `jwt.chain`. */
-export function readRoot(text: string): PublicKey | KeyProblem {
+export function readRoot(text: string): PublicKey | KeyFault {
   const read = readCertificate(text);
   return 'problem' in read ? read : (findWeakKey(read.key) ?? read);
 }
 
 /** Parses a certificate in PEM: the key of its subject is pinned. */
-function readCertificate(text: string): PublicKey | KeyProblem {
+function readCertificate(text: string): PublicKey | KeyFault {
   if (text.split(CERTIFICATE).length !== 2 || !text.startsWith(CERTIFICATE))
     return { problem: 'this is not one certificate in PEM', hint: 'configure each certificate as a separate key' };
   try {
@@ -185,7 +185,7 @@ function isForOther(name: unknown, algorithm: Algorithm): boolean {
   return name !== undefined && name !== JWS_NAMES[algorithm] && !(algorithm === 'ed25519' && name === 'Ed25519');
 }
 
-function readAnyForm(text: string, form: PublicKeyDescription, algorithm: Algorithm): PublicKey | KeyProblem {
+function readAnyForm(text: string, form: PublicKeyDescription, algorithm: Algorithm): PublicKey | KeyFault {
   if (text.trimStart().startsWith('{')) return readJwkText(text, algorithm);
   if (text.startsWith(CERTIFICATE)) return readCertificate(text);
   try {
@@ -195,7 +195,7 @@ function readAnyForm(text: string, form: PublicKeyDescription, algorithm: Algori
   }
 }
 
-function readJwkText(text: string, algorithm: Algorithm): PublicKey | KeyProblem {
+function readJwkText(text: string, algorithm: Algorithm): PublicKey | KeyFault {
   const parsed = parseStrictJson(Buffer.from(text.trim(), 'latin1'), JWK_BOUNDS);
   if (parsed.kind === 'problem') return { problem: `the JWK cannot be parsed: ${parsed.problem}`, hint: 'copy the whole JWK' };
   const jwk = parsed.value as JsonWebKey;
@@ -206,12 +206,12 @@ function readJwkText(text: string, algorithm: Algorithm): PublicKey | KeyProblem
   return toJwkKey(jwk, algorithm) ?? { problem: 'the JWK is not a key of this scheme', hint };
 }
 
-function toPrivateProblem(what: string, prefix: string): KeyProblem {
+function toPrivateProblem(what: string, prefix: string): KeyFault {
   const hint = `verification needs the public key${prefix === '' ? '' : `, ${prefix}…`}`;
   return { problem: `${what} is a private key`, hint };
 }
 
-function toWrongForm({ prefix = '', encoding, format }: PublicKeyDescription, algorithm: Algorithm): KeyProblem {
+function toWrongForm({ prefix = '', encoding, format }: PublicKeyDescription, algorithm: Algorithm): KeyFault {
   const what = format === 'raw' ? '32 bytes' : `${toKindTitle(algorithm)} key in DER`;
   const where = prefix === '' ? 'the key' : `the text after ${prefix}`;
   return {

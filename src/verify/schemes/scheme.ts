@@ -3,6 +3,7 @@ import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { DecodedToken, EventIdentity, SealedToken, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
+import type { Fault } from '../../core/problem.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Algorithm, SchemeDescription, SecretEncoding } from './description.ts';
@@ -20,9 +21,7 @@ export interface VerifyKey {
 }
 
 /** Why a secret's text is not a valid key; contains no secret. */
-export interface KeyProblem {
-  readonly problem: string;
-  readonly hint: string;
+export interface KeyFault extends Fault {
   /** The hint follows from the text itself, so no guess is better. */
   readonly isCertain?: true;
 }
@@ -141,7 +140,7 @@ export interface Scheme {
     secret: Secret,
     encoding: SecretEncoding | undefined,
     notAfter?: EpochMilliseconds,
-  ): KeyParsed | KeyProblem;
+  ): KeyParsed | KeyFault;
   /** Parses a public key and its dates from a JWK (RFC 7517 §4); undefined for a key that the scheme does not use. */
   parseJwk(name: string, jwk: JsonWebKey): VerifyKey | undefined;
   /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */

@@ -1,7 +1,7 @@
 /** Secrets that sign deliveries (Standard Webhooks): their text, and the signatures that they make. */
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { parseBase64 } from '../../core/bytes.ts';
-import type { SettingProblem } from '../../core/errors.ts';
+import type { Fault } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
 import { standardWebhooks } from '../presets/standard-webhooks.ts';
 import { ALGORITHMS } from '../schemes/algorithms.ts';
@@ -26,7 +26,7 @@ const NEW_SECRET_BYTES = 32;
 const SEED_BYTES = 32;
 
 /** Parses `whsec_…` (HMAC-SHA256) or `whsk_…` (Ed25519: the seed, or seed and public key). */
-export function parseSigningSecret(text: string): SigningSecret | SettingProblem {
+export function parseSigningSecret(text: string): SigningSecret | Fault {
   if (text.startsWith(SECRET_PREFIX)) return parseSecret(text.slice(SECRET_PREFIX.length));
   if (text.startsWith(PRIVATE_PREFIX)) return parsePrivateKey(text.slice(PRIVATE_PREFIX.length));
   if (text.startsWith(PUBLIC_PREFIX))
@@ -77,7 +77,7 @@ export function createDeliverySigner({
   };
 }
 
-function parseSecret(digits: string): SigningSecret | SettingProblem {
+function parseSecret(digits: string): SigningSecret | Fault {
   const bytes = parseBase64(digits);
   if (bytes === undefined) return toNotBase64(SECRET_PREFIX);
   if (bytes.length < MIN_SECRET_BYTES || bytes.length > MAX_SECRET_BYTES)
@@ -88,7 +88,7 @@ function parseSecret(digits: string): SigningSecret | SettingProblem {
   return { version: 'v1', secret: new Secret(bytes) };
 }
 
-function parsePrivateKey(digits: string): SigningSecret | SettingProblem {
+function parsePrivateKey(digits: string): SigningSecret | Fault {
   const bytes = parseBase64(digits);
   if (bytes === undefined) return toNotBase64(PRIVATE_PREFIX);
   const seed = bytes.subarray(0, SEED_BYTES);
@@ -102,6 +102,6 @@ function parsePrivateKey(digits: string): SigningSecret | SettingProblem {
   return { version: 'v1a', secret: new Secret(Buffer.from(seed)) };
 }
 
-function toNotBase64(prefix: string): SettingProblem {
+function toNotBase64(prefix: string): Fault {
   return { problem: `the text after ${prefix} is not canonical base64`, hint: 'copy the whole secret, with its padding' };
 }

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { argon2Sync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { type HashProblem, type PasswordHash, parsePasswordHash } from '../../../src/users/password-hash.ts';
+import type { Fault } from '../../../src/core/problem.ts';
+import { type PasswordHash, parsePasswordHash } from '../../../src/users/password-hash.ts';
 import { verifyPassword } from '../../../src/users/password-verify.ts';
 import { fc } from '../../support/property.ts';
 
@@ -14,7 +15,7 @@ function parse(text: string, options = OPTIONS): PasswordHash {
   return hash;
 }
 
-function reject(text: string): HashProblem {
+function reject(text: string): Fault {
   const hash = parsePasswordHash(text, OPTIONS);
   if (!('problem' in hash)) throw new Error(`taken: ${text}`);
   return hash;
