@@ -14,11 +14,11 @@ import { type AdminEndpoint, AdminRouter } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
 import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { findTokenProblem } from '../core/bearer-token.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorSummary } from '../core/errors.ts';
 import { toLocalTarget } from '../core/listen-address.ts';
+import { type Problem, unwrap } from '../core/problem.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Captures } from '../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../state/claims/seen-ids.ts';
@@ -39,7 +39,7 @@ import type { Reloads } from './reloads.ts';
 /** The result of reading the token; undefined if there was an error. */
 export interface AdminTokenRead {
   readonly token: Secret | undefined;
-  readonly problems: readonly SourceProblem[];
+  readonly problems: readonly Problem[];
 }
 
 /** The dependencies of the admin port. */
@@ -72,7 +72,7 @@ interface AdminRoute {
   readonly ring: KeyRing;
 }
 
-const PATH = 'admin.token.secret';
+const PATH = ['admin', 'token', 'secret'];
 /** The route label of logins to the console; no configured name can be the same. */
 const NAME = '_admin';
 /** The route of the forward proxy's requests in the journal. */
@@ -81,11 +81,10 @@ const PROXY = '_proxy';
 /** Reads the token, if the config has one. */
 export async function readAdminToken({ token }: AdminConfig): Promise<AdminTokenRead> {
   if (token === undefined) return { token: undefined, problems: [] };
-  const read = await readSecret(token.secret);
-  if ('problem' in read) return failed(read.problem, read.hint);
-  const problem = findTokenProblem(read.secret);
-  if (problem !== undefined) return failed(problem.problem, problem.hint);
-  return { token: read.secret, problems: [] };
+  const problems: Problem[] = [];
+  const read = unwrap(await readSecret(token.secret), PATH, problems);
+  const valid = read && unwrap(findTokenProblem(read.secret) ?? read, PATH, problems);
+  return { token: valid?.secret, problems };
 }
 
 /** The files to watch. */
@@ -207,8 +206,4 @@ function toKeyedRoute({ config: { name, webhook }, ring }: AdminRoute, metrics: 
 
 function toForgettingRoute({ config }: AdminRoute): ForgettingRoute {
   return { name: config.name, remembersIds: remembersIds(config) };
-}
-
-function failed(message: string, hint: string): AdminTokenRead {
-  return { token: undefined, problems: [{ severity: 'error', path: PATH, message, hint }] };
 }

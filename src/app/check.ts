@@ -5,10 +5,11 @@ import type { Overrides } from '../config/load/overrides.ts';
 import { describeNeighbors } from '../config/rules/validate-neighbors.ts';
 import { describeStoredSecrets } from '../config/rules/validate-provider.ts';
 import { type Config, realmsOf } from '../config/schema/config.ts';
+import { type OtlpRead, readOtlpSettings } from '../config/sources/otlp-settings.ts';
 import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
 import { type Fingerprints, toFingerprints } from '../config/sources/watch.ts';
 import type { Clock } from '../core/clock.ts';
-import { isError, type LocatedProblem, type Severity } from '../core/problem.ts';
+import { error, isError, type LocatedProblem } from '../core/problem.ts';
 import { findBcryptProblem } from '../users/native-bcrypt.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { loadBodyModule } from './body-module.ts';
@@ -20,7 +21,6 @@ import { findOversize } from './oversize.ts';
 import { type ProviderRead, readProvider } from './provider-settings.ts';
 import { separateSecrets } from './shared-secrets.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
-import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
 import { toFiles } from './watched-sources.ts';
 import { FIRST_WORKER, toShare, type WorkerPlace } from './workers/share.ts';
@@ -37,7 +37,7 @@ export interface PreparedConfig {
   readonly proxyTls: TlsRead | undefined;
   readonly authzTls: TlsRead | undefined;
   readonly adminToken: AdminTokenRead;
-  readonly tracing: TracingRead | undefined;
+  readonly tracing: OtlpRead;
   readonly provider: ProviderRead | undefined;
   readonly store: StoreSettings;
   /** Fingerprints of the files, from before they were read. */
@@ -77,37 +77,28 @@ export async function prepare(
 
 /** Reads what a valid config refers to. */
 export async function readParts(loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<PrepareResult> {
-  const problems: LocatedProblem[] = [...loaded.problems];
-  const addProblem = (severity: Severity, path: string, message: string, hint: string | undefined): void => {
-    problems.push(loaded.locate({ severity, path: path.split('.'), message, hint }));
-  };
   const oversize = findOversize(loaded.config);
-  for (const { severity = 'warning', path, message, hint } of oversize) addProblem(severity, path, message, hint);
   // Compiling it would end the process.
-  if (oversize.some(({ severity }) => severity === 'error')) return { loaded: undefined, seen, problems };
+  if (oversize.some(isError)) return { loaded: undefined, seen, problems: [...loaded.problems, ...oversize.map(loaded.locate)] };
   const routes = compileRoutes(loaded.config, await loadBodyModule(loaded.config));
   const readSeparately = await Promise.all(routes.map((route, index) => readKeys(route, index)));
   const { keys, others } = await separateSecrets(loaded.config, routes, readSeparately);
-  for (const [index, read] of keys.entries())
-    for (const { severity, path, message, hint } of findExpiredKeys(routes[index] as CompiledRoute, read, index, clock.now()))
-      addProblem(severity, path, message, hint);
+  const expired = keys.flatMap((read, index) => findExpiredKeys(routes[index] as CompiledRoute, read, index, clock.now()));
   const realms = await readRealms(loaded.config);
   const [firstRealm] = realmsOf(loaded.config);
-  const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();
-  if (firstRealm !== undefined && bcryptProblem !== undefined)
-    addProblem('error', firstRealm.path.join('.'), bcryptProblem.problem, bcryptProblem.hint);
+  const fault = firstRealm && (await findBcryptProblem());
+  const bcrypt = firstRealm === undefined || fault === undefined ? [] : [error(firstRealm.path, fault.problem, fault.hint)];
   const identity = await readIdentity(loaded.config.identity);
   const adminToken = await readAdminToken(loaded.config.admin);
-  const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
-  const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
-  const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
-  const tracing = await readTracing(loaded.config.tracing);
+  const tls = await readTls(loaded.config.listen.tls, ['listen', 'tls'], clock);
+  const proxyTls = await readTls(loaded.config.proxy?.tls, ['proxy', 'tls'], clock);
+  const authzTls = await readTls(loaded.config.authz?.tls, ['authz', 'tls'], clock);
+  const tracing = await readOtlpSettings(loaded.config.tracing);
   const provider = await readProvider(loaded.config, clock);
-  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing, provider])
-    for (const { severity, path, message, hint } of read?.problems ?? []) addProblem(severity, path, message, hint);
-  for (const { severity, path, message, hint } of others) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
-  for (const { path, message, hint } of store.problems) addProblem('error', path, message, hint);
+  const reads = [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing, provider];
+  const found = [oversize, expired, bcrypt, ...reads.map((read) => read?.problems ?? []), others, store.problems].flat();
+  const problems = [...loaded.problems, ...found.map(loaded.locate)];
   if (problems.some(isError)) return { loaded: undefined, seen, problems };
   return {
     loaded,

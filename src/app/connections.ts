@@ -3,7 +3,7 @@ import type { LoadedConfig } from '../config/load/load.ts';
 import type { SocketAddress } from '../config/schema/scalars.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toAddressText } from '../core/listen-address.ts';
-import { error, type LocatedProblem } from '../core/problem.ts';
+import { error, type LocatedProblem, type Path } from '../core/problem.ts';
 import { DialFailure, dial, Opening } from '../http/dial/dial.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import { formatAddress, toCause } from '../state/redis/outage.ts';
@@ -26,7 +26,7 @@ interface ConnectionReport {
 }
 
 interface ConnectionTest {
-  readonly path: string;
+  readonly path: Path;
   readonly title: string;
   readonly hint: string;
   /** Undefined after a success. */
@@ -51,7 +51,7 @@ export async function testConnections({ loaded, store, provider }: ConnectionTar
   ]);
   const failed = tests.filter(({ failure }) => failure !== undefined);
   return {
-    problems: failed.map(({ path, failure = '', hint }) => loaded.locate(error(path.split('.'), failure, hint))),
+    problems: failed.map(({ path, failure = '', hint }) => loaded.locate(error(path, failure, hint))),
     notes: tests.filter(({ failure }) => failure === undefined).map(({ title }) => `${title}: connected`),
   };
 }
@@ -62,7 +62,7 @@ async function testUpstream(
   { title, index }: { readonly title: string; readonly index: number },
   clock: Clock,
 ): Promise<ConnectionTest> {
-  const test = { path: `routes.${index}.upstream`, title, hint: 'start the app, or set the address that it listens on' };
+  const test = { path: ['routes', index, 'upstream'], title, hint: 'start the app, or set the address that it listens on' };
   try {
     (await dial(await systemResolve(host), port, new Opening(timeout), clock)).destroy();
     return { ...test, failure: undefined };
@@ -95,7 +95,7 @@ async function testStore(
   );
   try {
     const { failure, hint = 'start Redis, or correct its address' } = await settled;
-    return { path: 'store.redis', title, hint, failure };
+    return { path: ['store', 'redis'], title, hint, failure };
   } finally {
     cancel();
     await store.close();

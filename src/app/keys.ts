@@ -2,9 +2,9 @@
 
 import { findNamedPreset } from '../config/rules/suggest-preset.ts';
 import type { KeyConfig, RouteConfig } from '../config/schema/config.ts';
-import { readSecret, readUrlCredentials } from '../config/sources/secrets.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
+import { readSecret, readUrlCredentials, unwrapSecret } from '../config/sources/secrets.ts';
 import { type EpochMilliseconds, toInstant } from '../core/clock.ts';
+import { error, type Path, type Problem, under, warning } from '../core/problem.ts';
 import type { Secret } from '../core/secret.ts';
 import type { WatchedKey } from '../telemetry/log/key-evidence.ts';
 import type { KeySet } from '../verify/keys/key-ring.ts';
@@ -12,16 +12,10 @@ import { compileScheme } from '../verify/schemes/compile.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 
-/** A problem with one key's secret; never contains the secret. */
-export interface RouteKeyProblem extends SourceProblem {
-  readonly route: string;
-  readonly key: string;
-}
-
 /** The result of reading a route's secrets. */
 export interface KeysRead {
   readonly set: KeySet;
-  readonly problems: readonly RouteKeyProblem[];
+  readonly problems: readonly Problem[];
 }
 
 /** Shorter tokens can be guessed by repeated requests. */
@@ -37,21 +31,15 @@ export async function readKeys({ config: route, webhook }: CompiledRoute, index:
   const { scheme } = webhook;
   const keys: VerifyKey[] = [];
   const unavailable: string[] = [];
-  const problems: RouteKeyProblem[] = [];
+  const problems: Problem[] = [];
   for (const [position, config] of webhook.config.keys.entries()) {
-    const path = `routes.${index}.webhook.keys.${position}.secret`;
     const read = await readKey(scheme, config, route);
-    for (const message of read.warnings)
-      problems.push({ severity: 'warning', path, route: route.name, key: config.name, message });
-    if (read.key !== undefined) {
-      keys.push(read.key);
-      continue;
-    }
-    unavailable.push(config.name);
-    problems.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
+    problems.push(...under(['routes', index, 'webhook', 'keys', position, 'secret'], read.problems));
+    if (read.key === undefined) unavailable.push(config.name);
+    else keys.push(read.key);
   }
-  const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, problems);
-  const urlCredentials = await readCredentials(route, `routes.${index}.webhook.urlCredentials`, problems);
+  const handshakeToken = await readHandshakeToken(route, ['routes', index, 'webhook', 'handshake', 'verifyToken'], problems);
+  const urlCredentials = await readCredentials(route, ['routes', index, 'webhook', 'urlCredentials'], problems);
   // Without them no signature matches, and that is not the sender's fault.
   if (webhook.config.urlCredentials !== undefined && urlCredentials === undefined) unavailable.push(URL_CREDENTIALS);
   const secrets = { ...(handshakeToken && { handshakeToken }), ...(urlCredentials && { urlCredentials }) };
@@ -64,44 +52,35 @@ export function findExpiredKeys(
   { set }: KeysRead,
   index: number,
   now: EpochMilliseconds,
-): RouteKeyProblem[] {
+): Problem[] {
   const { keys = [] } = route.webhook ?? {};
-  return set.keys.flatMap(({ name, notAfter }): RouteKeyProblem[] => {
+  return set.keys.flatMap(({ name, notAfter }): Problem[] => {
     const position = keys.findIndex((each) => each.name === name);
     if (notAfter === undefined || now < notAfter || keys[position]?.notAfter !== undefined) return [];
-    const path = `routes.${index}.webhook.keys.${position}.secret`;
+    const path = ['routes', index, 'webhook', 'keys', position, 'secret'];
     const message = `the certificate or JWK of the key ${name} expired on ${toInstant(notAfter)}`;
-    return [{ severity: 'warning', path, route: route.name, key: name, message, hint: 'get the current one from the sender' }];
+    return [warning(path, message, 'get the current one from the sender')];
   });
 }
 
 /** If the token is missing, only the handshake fails; deliveries are not affected. */
-async function readHandshakeToken(route: RouteConfig, path: string, problems: RouteKeyProblem[]): Promise<Secret | undefined> {
-  const source = route.webhook?.handshake?.verifyToken;
-  if (source === undefined) return undefined;
-  const common = { path, route: route.name, key: 'handshake' };
-  const read = await readSecret(source);
-  if ('problem' in read) {
-    problems.push({ severity: 'error', ...common, message: read.problem, hint: read.hint });
-    return undefined;
-  }
-  const tooShort = `the token has ${read.secret.length} bytes; use at least ${MIN_TOKEN_BYTES}`;
-  for (const message of read.secret.length < MIN_TOKEN_BYTES ? [...read.warnings, tooShort] : read.warnings)
-    problems.push({ severity: 'warning', ...common, message });
-  return read.secret;
+async function readHandshakeToken({ webhook }: RouteConfig, path: Path, problems: Problem[]): Promise<Secret | undefined> {
+  const source = webhook?.handshake?.verifyToken;
+  const token = source && unwrapSecret(await readSecret(source), path, problems);
+  if (token !== undefined && token.length < MIN_TOKEN_BYTES)
+    problems.push(warning(path, `the token has ${token.length} bytes; use at least ${MIN_TOKEN_BYTES}`));
+  return token;
 }
 
-async function readCredentials(route: RouteConfig, path: string, problems: RouteKeyProblem[]): Promise<Secret | undefined> {
-  const source = route.webhook?.urlCredentials;
-  if (source === undefined) return undefined;
-  const common = { path, route: route.name, key: URL_CREDENTIALS };
-  const read = await readUrlCredentials(source);
-  if ('problem' in read) {
-    problems.push({ ...common, severity: 'error', message: read.problem, hint: read.hint });
-    return undefined;
-  }
-  for (const message of read.warnings) problems.push({ ...common, severity: 'warning', message });
-  return read.secret;
+async function readCredentials({ webhook }: RouteConfig, path: Path, problems: Problem[]): Promise<Secret | undefined> {
+  const source = webhook?.urlCredentials;
+  return source && unwrapSecret(await readUrlCredentials(source), path, problems);
+}
+
+/** The name of the key that a problem of a route concerns, for messages. */
+export function toKeyName({ webhook }: RouteConfig, { path }: Problem): string {
+  const [, , , part, position] = path;
+  return part === 'keys' ? (webhook?.keys[Number(position)]?.name ?? '') : String(part);
 }
 
 /** The files that a route's secrets are read from. */
@@ -122,25 +101,25 @@ export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
 
 interface KeyRead {
   readonly key?: VerifyKey;
-  readonly warnings: readonly string[];
-  readonly problem: { readonly message: string; readonly hint?: string };
+  /** Paths are relative to the secret. */
+  readonly problems: readonly Problem[];
 }
-
-const NO_PROBLEM = { message: '' };
 
 async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): Promise<KeyRead> {
   const read = await readSecret(config.secret);
-  if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
+  if ('problem' in read) return { problems: [error([], read.problem, read.hint)] };
   const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) {
-    const guess = parsed.isCertain === true ? undefined : toOtherSchemeHint(scheme, read.secret, config, route);
-    const hint = guess ?? parsed.hint;
-    return { warnings: parsed.isCertain === true ? [] : read.warnings, problem: { message: parsed.problem, hint } };
+    if (parsed.isCertain === true) return { problems: [error([], parsed.problem, parsed.hint)] };
+    const hint = toOtherSchemeHint(scheme, read.secret, config, route) ?? parsed.hint;
+    return { problems: [...toWarnings(read.warnings), error([], parsed.problem, hint)] };
   }
-  const warnings = [...read.warnings, parsed.warning, findHexadecimal(scheme, read.secret, config)].filter(
-    (text) => text !== undefined,
-  );
-  return { key: { ...parsed.key, notBefore: toLater(config.notBefore, parsed.key.notBefore) }, warnings, problem: NO_PROBLEM };
+  const problems = toWarnings([...read.warnings, parsed.warning, findHexadecimal(scheme, read.secret, config)]);
+  return { key: { ...parsed.key, notBefore: toLater(config.notBefore, parsed.key.notBefore) }, problems };
+}
+
+function toWarnings(messages: readonly (string | undefined)[]): Problem[] {
+  return messages.flatMap((message) => (message === undefined ? [] : [warning([], message)]));
 }
 
 /** 32 bytes; base64 of 48 bytes has the same length, and practically never only these digits. */

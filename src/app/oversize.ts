@@ -4,6 +4,7 @@ import { toConfigHeap } from '../config/load/document.ts';
 import type { Config } from '../config/schema/config.ts';
 import { BYTES_PER_ID } from '../config/schema/store-schema.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
+import { error, type Problem, warning } from '../core/problem.ts';
 import { toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
 
 const MIB = 1024 * 1024;
@@ -22,43 +23,51 @@ export function findOversize(
   config: Config,
   budget = toMemoryBudget(config.limits, readContainerMemory()),
   heapBytes = getHeapStatistics().heap_size_limit,
-): Oversize[] {
+): Problem[] {
   const { limit, maxBufferedBytes } = budget;
   const found = findTooMany(config, heapBytes);
   // Each worker has a part of it.
   if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > toFreeBytes(limit))
-    found.push({
-      path: 'limits.maxBufferedBytes',
-      message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(limit - toFreeBytes(limit))}`,
-      hint: 'omit it, so that it follows the memory limit, or raise the memory limit',
-    });
+    found.push(
+      warning(
+        ['limits', 'maxBufferedBytes'],
+        `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(limit - toFreeBytes(limit))}`,
+        'omit it, so that it follows the memory limit, or raise the memory limit',
+      ),
+    );
   if (config.provider !== undefined && limit !== undefined && limit < MIN_PROVIDER_BYTES)
-    found.push({
-      path: 'provider',
-      message: `sending webhooks needs ${toMebibytes(MIN_PROVIDER_BYTES)}, and the memory limit of this container is ${toMebibytes(limit)}: many large events at once can get it killed`,
-      hint: 'raise the memory limit, or lower provider.maxEventSize',
-    });
+    found.push(
+      warning(
+        ['provider'],
+        `sending webhooks needs ${toMebibytes(MIN_PROVIDER_BYTES)}, and the memory limit of this container is ${toMebibytes(limit)}: many large events at once can get it killed`,
+        'raise the memory limit, or lower provider.maxEventSize',
+      ),
+    );
   const { redis, memory } = config.store;
   const idBytes = memory.maxIds * BYTES_PER_ID;
   if (redis === undefined && idBytes > heapBytes * MAX_IDS_SHARE)
-    found.push({
-      path: 'store.memory.maxIds',
-      message: `${memory.maxIds} IDs can use ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
-      hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
-    });
+    found.push(
+      warning(
+        ['store', 'memory', 'maxIds'],
+        `${memory.maxIds} IDs can use ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
+        'omit it, so that it follows the heap, use Redis, or raise the memory limit',
+      ),
+    );
   for (const [index, { webhook }] of config.routes.entries()) {
     if (webhook === undefined || webhook.maxBody <= maxBufferedBytes) continue;
-    found.push({
-      path: `routes.${index}.webhook.maxBody`,
-      message: `a body of ${toMebibytes(webhook.maxBody)} is always rejected with 503, as limits.maxBufferedBytes is ${toMebibytes(maxBufferedBytes)} here`,
-      hint: 'lower maxBody, or raise limits.maxBufferedBytes and the memory limit',
-    });
+    found.push(
+      warning(
+        ['routes', index, 'webhook', 'maxBody'],
+        `a body of ${toMebibytes(webhook.maxBody)} is always rejected with 503, as limits.maxBufferedBytes is ${toMebibytes(maxBufferedBytes)} here`,
+        'lower maxBody, or raise limits.maxBufferedBytes and the memory limit',
+      ),
+    );
   }
   return found;
 }
 
 /** A reload holds the config before and the new one. */
-function findTooMany({ routes, provider }: Config, heapBytes: number): Oversize[] {
+function findTooMany({ routes, provider }: Config, heapBytes: number): Problem[] {
   const webhooks = routes.filter(({ webhook }) => webhook !== undefined).length;
   const routeBytes = webhooks * WEBHOOK_ROUTE_BYTES + (routes.length - webhooks) * ROUTE_BYTES;
   const endpointBytes = (provider?.endpoints.length ?? 0) * ENDPOINT_BYTES;
@@ -66,24 +75,14 @@ function findTooMany({ routes, provider }: Config, heapBytes: number): Oversize[
   if (routeBytes + endpointBytes <= most) return [];
   const isRoutes = routeBytes > endpointBytes;
   return [
-    {
-      severity: 'error',
-      path: isRoutes ? 'routes' : 'provider.endpoints',
-      message: `${routes.length} routes and ${provider?.endpoints.length ?? 0} endpoints need ${toMebibytes(routeBytes + endpointBytes)}, and the heap of this process has ${toMebibytes(most)} for a config`,
-      hint: isRoutes
+    error(
+      isRoutes ? ['routes'] : ['provider', 'endpoints'],
+      `${routes.length} routes and ${provider?.endpoints.length ?? 0} endpoints need ${toMebibytes(routeBytes + endpointBytes)}, and the heap of this process has ${toMebibytes(most)} for a config`,
+      isRoutes
         ? 'raise the memory limit (docs/sizing.md), or distribute the routes over several deployments'
         : 'raise the memory limit (docs/sizing.md), or create the endpoints with the API',
-    },
+    ),
   ];
-}
-
-/** A setting that is too large. */
-interface Oversize {
-  /** Default: `warning`. */
-  readonly severity?: 'error' | 'warning';
-  readonly path: string;
-  readonly message: string;
-  readonly hint: string;
 }
 
 function toMebibytes(bytes: number): string {

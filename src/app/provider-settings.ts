@@ -1,8 +1,8 @@
 /** Reads the provider's section. Its code is a separate bundle, which is loaded only if the config has the section. */
 import type { Config } from '../config/schema/config.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
+import type { Problem } from '../core/problem.ts';
 import type { Provider, ProviderParts } from '../provider/runtime/provider.ts';
 import type { ProviderSettings } from '../provider/settings/read-settings.ts';
 
@@ -10,7 +10,7 @@ import type { ProviderSettings } from '../provider/settings/read-settings.ts';
 export interface ProviderRead {
   readonly settings: ProviderSettings;
   readonly tls: TlsRead | undefined;
-  readonly problems: readonly SourceProblem[];
+  readonly problems: readonly Problem[];
   /** Connects to the databases of the queue and of the outbox. */
   readonly testDatabases: () => ReturnType<typeof Provider.testDatabases>;
   readonly create: (parts: ProviderParts) => Provider;
@@ -25,7 +25,7 @@ export async function readProvider({ provider }: Config, clock: Clock): Promise<
   if (provider === undefined) return undefined;
   const { Provider } = await load();
   const settings = await Provider.readSettings(provider);
-  const tls = await readTls(provider.tls, 'provider.tls', clock);
+  const tls = await readTls(provider.tls, ['provider', 'tls'], clock);
   return {
     settings,
     tls,

@@ -3,6 +3,7 @@
 import type { RealmConfig } from '../config/schema/config.ts';
 import type { Bytes } from '../core/bytes.ts';
 import type { Clock } from '../core/clock.ts';
+import { isError } from '../core/problem.ts';
 import { toThreadCount } from '../users/hash-budget.ts';
 import { HashPool, type HashPoolLimits } from '../users/hash-pool.ts';
 import { UserSet } from '../users/user-set.ts';
@@ -90,7 +91,7 @@ export class Realms {
     this.#resizePool();
     for (const { realm, set, rejected, problems } of reads) {
       this.#events.onUsers(realm, { usable: set.size, rejected });
-      if (problems.some(({ severity }) => severity === 'error')) this.#broken.add(realm);
+      if (problems.some(isError)) this.#broken.add(realm);
       else this.#broken.delete(realm);
     }
     this.#events.onRead(this.#broken.size === 0);

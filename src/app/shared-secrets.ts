@@ -4,9 +4,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { toProbeAddress } from '../config/rules/validate-app-probes.ts';
 import type { Config, SecretSource, WebhookConfig } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { parseBase64Key, parseHex } from '../core/bytes.ts';
 import { isReachedBy } from '../core/listen-address.ts';
+import { error, isError, type Path, type Problem, warning } from '../core/problem.ts';
 import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
 import { coversQuery, signsUrl } from '../verify/schemes/coverage.ts';
@@ -14,19 +14,19 @@ import { Material, toEd25519Key } from '../verify/schemes/keys.ts';
 import type { VerifyKey } from '../verify/schemes/scheme.ts';
 import { formatSigningSecret, parseSigningSecret, type SigningSecret } from '../verify/sign/signing-keys.ts';
 import type { CompiledRoute } from './compiled-route.ts';
-import type { KeysRead, RouteKeyProblem } from './keys.ts';
+import type { KeysRead } from './keys.ts';
 
 /** The result of comparing all secrets. */
 interface SharedSecrets {
   /** For each route: the keys that may be used, and the problems, also those from before. */
   readonly keys: readonly KeysRead[];
   /** Problems of other secrets. */
-  readonly others: readonly SourceProblem[];
+  readonly others: readonly Problem[];
 }
 
 /** One purpose of a secret. */
 interface SecretUse {
-  readonly path: string;
+  readonly path: Path;
   /** For messages: "a key of route orders". */
   readonly title: string;
   /** Uses with the same owner may have the same secret, as during a rotation. */
@@ -40,14 +40,13 @@ interface SecretUse {
 }
 
 interface SecretConflict {
-  readonly severity: RouteKeyProblem['severity'];
   /** The use that is not possible, or not advisable. */
   readonly at: SecretUse;
-  readonly message: string;
-  readonly hint: string;
+  readonly problem: Problem;
 }
 
 const OWN_SECRET = 'generate a secret for each purpose';
+const OTHER_SECRET = 'use another secret for one of them';
 const PUBLIC = 'public ';
 const PREFIX = /^wh(?:sec|sk|pk)_/;
 
@@ -62,16 +61,10 @@ export async function separateSecrets(
 ): Promise<SharedSecrets> {
   const uses = [...routes.flatMap((route, index) => toRouteUses(route, keys[index], index)), ...(await readOtherUses(config))];
   const conflicts = findConflicts(uses);
-  const others = conflicts.filter(({ at }) => at.key === undefined);
+  const inRoute = (index: number | undefined): SecretConflict[] => conflicts.filter(({ at }) => at.key?.route === index);
   return {
-    keys: keys.map((read, index) =>
-      withConflicts(
-        read,
-        routes[index]?.config.name ?? '',
-        conflicts.filter(({ at }) => at.key?.route === index),
-      ),
-    ),
-    others: others.map(({ severity, at, message, hint }) => ({ severity, path: at.path, message, hint })),
+    keys: keys.map((read, index) => withConflicts(read, inRoute(index))),
+    others: inRoute(undefined).map(({ problem }) => problem),
   };
 }
 
@@ -83,22 +76,17 @@ export function findRouteOf(secret: SigningSecret, rings: ReadonlyMap<string, Ke
   return undefined;
 }
 
-function withConflicts(read: KeysRead, route: string, conflicts: readonly SecretConflict[]): KeysRead {
+function withConflicts(read: KeysRead, conflicts: readonly SecretConflict[]): KeysRead {
   if (conflicts.length === 0) return read;
   const { set, problems } = read;
-  const closed = conflicts.flatMap(({ severity, at }) => (severity === 'error' && at.key !== undefined ? [at.key.name] : []));
-  const found = conflicts.map(
-    ({ severity, at, message, hint }): RouteKeyProblem => ({
-      ...{ severity, path: at.path, route, key: at.key?.name ?? '', message, hint },
-    }),
-  );
+  const closed = conflicts.flatMap(({ at, problem }) => (isError(problem) && at.key !== undefined ? [at.key.name] : []));
   return {
     set: {
       ...set,
       keys: set.keys.filter(({ name }) => !closed.includes(name)),
       unavailable: [...set.unavailable, ...closed],
     },
-    problems: [...problems, ...found],
+    problems: [...problems, ...conflicts.map(({ problem }) => problem)],
   };
 }
 
@@ -112,7 +100,7 @@ function findConflicts(uses: readonly SecretUse[]): SecretConflict[] {
       found.push(...earlier.flatMap((other) => toConflict(other, use, digest) ?? []));
       byDigest.set(digest, [...earlier, use]);
     }
-  found.sort((a, b) => Number(a.severity === 'warning') - Number(b.severity === 'warning'));
+  found.sort((a, b) => Number(isError(b.problem)) - Number(isError(a.problem)));
   return uses.flatMap((use) => found.find(({ at }) => at === use) ?? []);
 }
 
@@ -123,19 +111,14 @@ function toConflict(earlier: SecretUse, later: SecretUse, digest: string): Secre
   if (earlier.isEndpoint !== later.isEndpoint) return toKnownToOwner(earlier, later);
   if (earlier.webhook !== undefined && later.webhook !== undefined) {
     if (isDistinct(earlier.webhook, later.webhook, digest)) return undefined;
-    return {
-      severity: 'warning',
-      at: later,
-      message: `the secret is also ${earlier.title}: a captured delivery of that route is accepted here as well, so an app may handle it twice`,
-      hint: 'use a secret for each route; if the sender has only one, the app must check that the body is for this route',
-    };
+    return toWarning(
+      later,
+      `the secret is also ${earlier.title}: a captured delivery of that route is accepted here as well, so an app may handle it twice`,
+      'use a secret for each route; if the sender has only one, the app must check that the body is for this route',
+    );
   }
-  return {
-    severity: 'warning',
-    at: later,
-    message: `the secret is also ${earlier.title}, so who learns one of them can use it as the other`,
-    hint: OWN_SECRET,
-  };
+  const message = `the secret is also ${earlier.title}, so who learns one of them can use it as the other`;
+  return toWarning(later, message, OWN_SECRET);
 }
 
 /** Routes of one type of handshake are safe beside each other: each rejects what its own handshake could have signed. */
@@ -147,33 +130,37 @@ function signsTokensFor({ webhook: signer }: SecretUse, { webhook }: SecretUse):
 /** Without a key, the handshake signs nothing: if the other use is outside the routes, the route of the handshake is closed. */
 function toSignedByAnyone(victim: SecretUse, signer: SecretUse): SecretConflict {
   const { type } = signer.webhook?.handshake ?? {};
-  return {
-    severity: 'error',
-    at: victim.key === undefined ? signer : victim,
-    message:
-      victim.key === undefined
-        ? `the secret is also ${victim.title}, and the handshake of ${type} signs any token with it, for anyone`
-        : `the secret is also ${signer.title}, whose handshake (${type}) signs any token for anyone: requests that are signed so would be accepted here`,
-    hint: 'use another secret for one of them',
-  };
+  return victim.key === undefined
+    ? toError(
+        signer,
+        `the secret is also ${victim.title}, and the handshake of ${type} signs any token with it, for anyone`,
+        OTHER_SECRET,
+      )
+    : toError(
+        victim,
+        `the secret is also ${signer.title}, whose handshake (${type}) signs any token for anyone: requests that are signed so would be accepted here`,
+        OTHER_SECRET,
+      );
 }
 
 function toKnownToOwner(earlier: SecretUse, later: SecretUse): SecretConflict {
   const [endpoint, other] = earlier.isEndpoint === true ? [earlier, later] : [later, earlier];
   if (other.key === undefined)
-    return {
-      severity: 'error',
-      at: later,
-      message: `the secret is also ${earlier.title}, and the owner of the endpoint knows it`,
-      hint: OWN_SECRET,
-    };
+    return toError(later, `the secret is also ${earlier.title}, and the owner of the endpoint knows it`, OWN_SECRET);
   // The owner may well be the operator: a receiver that sidegate protects, too.
-  return {
-    severity: 'warning',
-    at: other,
-    message: `the secret is also ${endpoint.title}: the owner of the endpoint could send the deliveries that it receives, and others, to this route`,
-    hint: 'use another secret for one of them',
-  };
+  return toWarning(
+    other,
+    `the secret is also ${endpoint.title}: the owner of the endpoint could send the deliveries that it receives, and others, to this route`,
+    OTHER_SECRET,
+  );
+}
+
+function toError(at: SecretUse, message: string, hint: string): SecretConflict {
+  return { at, problem: error(at.path, message, hint) };
+}
+
+function toWarning(at: SecretUse, message: string, hint: string): SecretConflict {
+  return { at, problem: warning(at.path, message, hint) };
 }
 
 /** Whether no delivery of one is valid for the other. The same public key verifies only what has the same form. */
@@ -184,52 +171,56 @@ function isDistinct({ description: a }: WebhookConfig, { description: b }: Webho
 
 function toRouteUses({ config: { name, webhook } }: CompiledRoute, read: KeysRead | undefined, index: number): SecretUse[] {
   if (webhook === undefined || read === undefined) return [];
-  const path = `routes.${index}.webhook`;
+  const path = ['routes', index, 'webhook'];
   const { handshakeToken, urlCredentials } = read.set;
   const keys = read.set.keys.map((key): SecretUse => {
     const position = webhook.keys.findIndex((each) => each.name === key.name);
     return {
-      path: `${path}.keys.${position}.secret`,
+      path: [...path, 'keys', position, 'secret'],
       title: `a key of route ${name}`,
-      owner: path,
+      owner: path.join('.'),
       digests: toKeyDigests(key),
       webhook,
       key: { route: index, name: key.name },
     };
   });
   const others = [
-    [`${path}.handshake.verifyToken`, `the handshake's token of route ${name}`, handshakeToken],
-    [`${path}.urlCredentials`, `the credentials in the URL of route ${name}`, urlCredentials],
+    [[...path, 'handshake', 'verifyToken'], `the handshake's token of route ${name}`, handshakeToken],
+    [[...path, 'urlCredentials'], `the credentials in the URL of route ${name}`, urlCredentials],
   ] as const;
   const uses = others.flatMap(([at, title, secret]) =>
-    secret === undefined ? [] : [{ path: at, title, owner: at, digests: toTextDigests(secret.expose()) }],
+    secret === undefined ? [] : [{ path: at, title, owner: at.join('.'), digests: toTextDigests(secret.expose()) }],
   );
   return [...keys, ...uses];
 }
 
+const ENCRYPTION = ['provider', 'encryption'];
+
 /** Secrets that cannot be read are reported where they are used. */
 async function readOtherUses({ listen, identity, admin, provider }: Config): Promise<SecretUse[]> {
-  const sources: (readonly [path: string, title: string, source: SecretSource | undefined, owner?: string])[] = [
-    ['identity.key.secret', 'the key of identity', identity?.key.secret],
-    ['admin.token.secret', 'the token of the admin port', admin.token?.secret],
-    ['provider.token.secret', 'the token of the API of provider', provider?.token?.secret],
-    ['provider.egress.proxy.password', 'the password of the egress proxy', provider?.egress.proxy?.password],
+  const sources: (readonly [path: Path, title: string, source: SecretSource | undefined, owner?: Path])[] = [
+    [['identity', 'key', 'secret'], 'the key of identity', identity?.key.secret],
+    [['admin', 'token', 'secret'], 'the token of the admin port', admin.token?.secret],
+    [['provider', 'token', 'secret'], 'the token of the API of provider', provider?.token?.secret],
+    [['provider', 'egress', 'proxy', 'password'], 'the password of the egress proxy', provider?.egress.proxy?.password],
     ...(provider?.encryption?.keys ?? []).map(
-      (key, index) => [`provider.encryption.keys.${index}`, 'a key of provider.encryption', key, 'provider.encryption'] as const,
+      (key, index) => [[...ENCRYPTION, 'keys', index], 'a key of provider.encryption', key, ENCRYPTION] as const,
     ),
     ...(provider?.endpoints ?? []).flatMap(({ name, url, secret, previousSecret }, index) => {
       // The sender of the route is then the gate itself.
       if (URL.canParse(url) && isReachedBy(listen.address, toProbeAddress(url))) return [];
-      const [at, title] = [`provider.endpoints.${index}`, `the secret of the endpoint ${name}`];
-      return [[`${at}.secret`, title, secret, at] as const, [`${at}.previousSecret`, title, previousSecret, at] as const];
+      const at = ['provider', 'endpoints', index];
+      const title = `the secret of the endpoint ${name}`;
+      return [[[...at, 'secret'], title, secret, at] as const, [[...at, 'previousSecret'], title, previousSecret, at] as const];
     }),
   ];
   const uses = await Promise.all(
-    sources.map(async ([path, title, source, owner = path]) => {
+    sources.map(async ([path, title, source, section = path]) => {
       const read = source === undefined ? undefined : await readSecret(source);
       if (read === undefined || 'problem' in read) return [];
       const bytes = read.secret.expose();
-      if (!path.startsWith('provider.endpoints.')) return [{ path, title, owner, digests: toTextDigests(bytes) }];
+      const owner = section.join('.');
+      if (path[1] !== 'endpoints') return [{ path, title, owner, digests: toTextDigests(bytes) }];
       const parsed = parseSigningSecret(bytes.toString('latin1'));
       const digests = 'problem' in parsed ? toTextDigests(bytes) : toSigningDigests(parsed);
       return [{ path, title, owner, digests, isEndpoint: true as const }];

@@ -1,9 +1,10 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
-import type { RedisConfig, StoreConfig } from '../config/schema/config.ts';
+import type { RedisConfig, SecretSource, StoreConfig } from '../config/schema/config.ts';
 import { readPem } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
-import { Secret, type SecretRead } from '../core/secret.ts';
+import { error, type Path, type Problem, under, unwrap } from '../core/problem.ts';
+import { Secret } from '../core/secret.ts';
 import { createMemorySeenIds } from '../state/claims/memory-seen-ids.ts';
 import type { SeenIds } from '../state/claims/seen-ids.ts';
 import { createMemoryNewestVersions } from '../state/ordering/memory-newest-versions.ts';
@@ -14,23 +15,15 @@ import type { SharedDeliveries } from '../state/shared-deliveries.ts';
 import { type Attempts, withBanCache, withFallback } from '../users/attempts.ts';
 import { createMemoryAttempts } from '../users/memory-attempts.ts';
 
-/** A problem with what the store's config refers to. */
-interface StoreProblem {
-  /** Config path. */
-  readonly path: string;
-  readonly message: string;
-  readonly hint?: string;
-}
-
 /** The settings of the store; without Redis it is in memory. */
 export interface StoreSettings {
   readonly redis: RedisStoreOptions | undefined;
   readonly maxIds: number;
-  readonly problems: readonly StoreProblem[];
+  readonly problems: readonly Problem[];
 }
 
 const DEFAULT_PORT = 6379;
-const PATH = 'store.redis';
+const PATH = ['store', 'redis'];
 
 /** Reads the secrets and files the store's config names. */
 export async function readStoreSettings(config: StoreConfig): Promise<StoreSettings> {
@@ -38,7 +31,7 @@ export async function readStoreSettings(config: StoreConfig): Promise<StoreSetti
   if (config.redis === undefined) return { redis: undefined, maxIds, problems: [] };
   const reader = new SettingsReader();
   const redis = await reader.read(config.redis);
-  return { redis, maxIds, problems: reader.problems };
+  return { redis, maxIds, problems: under(PATH, reader.problems) };
 }
 
 /** The maximum number of clients and users whose failed attempts are kept in memory: about 10 MB. */
@@ -101,7 +94,7 @@ interface FromUrl {
 }
 
 class SettingsReader {
-  readonly problems: StoreProblem[] = [];
+  readonly problems: Problem[] = [];
 
   async read(config: RedisConfig): Promise<RedisStoreOptions | undefined> {
     const url = await this.#readUrl(config);
@@ -127,7 +120,7 @@ class SettingsReader {
   async #readUrl(config: RedisConfig): Promise<FromUrl | undefined> {
     if (config.url !== undefined) return this.#parseUrl(config.url, 'url');
     if (config.urlFile === undefined) return undefined;
-    const text = this.#unwrap(await readSecret({ file: config.urlFile }), 'urlFile');
+    const text = await this.#readSecret({ file: config.urlFile }, ['urlFile']);
     return text === undefined ? undefined : this.#parseUrl(text.expose().toString(), 'urlFile');
   }
 
@@ -136,19 +129,12 @@ class SettingsReader {
     const url = URL.canParse(text) ? new URL(text) : undefined;
     const [username, password] = url === undefined ? [] : [decode(url.username), decode(url.password)];
     if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '') {
-      this.problems.push({
-        path: `${PATH}.${key}`,
-        message: 'must be a redis:// or rediss:// URL',
-        hint: 'for example redis://127.0.0.1:6379',
-      });
+      this.problems.push(error([key], 'must be a redis:// or rediss:// URL', 'for example redis://127.0.0.1:6379'));
       return undefined;
     }
     if (username === undefined || password === undefined) {
-      this.problems.push({
-        path: `${PATH}.${key}`,
-        message: 'the user or password has a % that does not begin an escape',
-        hint: 'write % as %25, or use username and passwordFile',
-      });
+      const message = 'the user or password has a % that does not begin an escape';
+      this.problems.push(error([key], message, 'write % as %25, or use username and passwordFile'));
       return undefined;
     }
     const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
@@ -168,7 +154,7 @@ class SettingsReader {
     if (config.sentinel === undefined) return undefined;
     const { name, nodes, username, passwordFile } = config.sentinel;
     const password =
-      passwordFile === undefined ? undefined : this.#unwrap(await readSecret({ file: passwordFile }), 'sentinel.passwordFile');
+      passwordFile === undefined ? undefined : await this.#readSecret({ file: passwordFile }, ['sentinel', 'passwordFile']);
     return {
       kind: 'sentinel',
       name,
@@ -179,18 +165,17 @@ class SettingsReader {
   }
 
   async #readPassword(config: RedisConfig): Promise<Secret | undefined> {
-    if (config.passwordFile !== undefined) return this.#unwrap(await readSecret({ file: config.passwordFile }), 'passwordFile');
-    if (config.passwordEnv !== undefined) return this.#unwrap(await readSecret({ env: config.passwordEnv }), 'passwordEnv');
-    return undefined;
+    if (config.passwordFile !== undefined) return this.#readSecret({ file: config.passwordFile }, ['passwordFile']);
+    return config.passwordEnv === undefined ? undefined : this.#readSecret({ env: config.passwordEnv }, ['passwordEnv']);
   }
 
   async #readTls(config: RedisConfig, isTlsUrl: boolean): Promise<RedisTls | undefined> {
     const { tls } = config;
     if (tls === undefined) return isTlsUrl ? {} : undefined;
     const files = 'caFile' in tls || 'certFile' in tls || 'keyFile' in tls || 'serverName' in tls ? tls : {};
-    const ca = await this.#readFile(files.caFile, 'tls.caFile');
-    const cert = await this.#readFile(files.certFile, 'tls.certFile');
-    const key = files.keyFile === undefined ? undefined : this.#unwrap(await readSecret({ file: files.keyFile }), 'tls.keyFile');
+    const ca = await this.#readFile(files.caFile, ['tls', 'caFile']);
+    const cert = await this.#readFile(files.certFile, ['tls', 'certFile']);
+    const key = files.keyFile === undefined ? undefined : await this.#readSecret({ file: files.keyFile }, ['tls', 'keyFile']);
     return {
       ...(ca === undefined ? undefined : { ca }),
       ...(cert === undefined ? undefined : { cert }),
@@ -199,18 +184,12 @@ class SettingsReader {
     };
   }
 
-  async #readFile(file: string | undefined, key: string): Promise<Buffer | undefined> {
-    if (file === undefined) return undefined;
-    const read = await readPem(file);
-    if (Buffer.isBuffer(read)) return read;
-    this.problems.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
-    return undefined;
+  async #readFile(file: string | undefined, path: Path): Promise<Buffer | undefined> {
+    return file === undefined ? undefined : unwrap(await readPem(file), path, this.problems);
   }
 
-  #unwrap(read: SecretRead, key: string): Secret | undefined {
-    if ('secret' in read) return read.secret;
-    this.problems.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
-    return undefined;
+  async #readSecret(source: SecretSource, path: Path): Promise<Secret | undefined> {
+    return unwrap(await readSecret(source), path, this.problems)?.secret;
   }
 }
 

@@ -1,8 +1,7 @@
 /** Builds tracing from its config: the tracer, and the exporter that sends spans to a collector. */
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../config/schema/config.ts';
-import { type OtlpSettings, readOtlpSettings } from '../config/sources/otlp-settings.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
+import type { OtlpRead } from '../config/sources/otlp-settings.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { SpanExporter } from '../telemetry/tracing/otlp/exporter.ts';
 import { createPost } from '../telemetry/tracing/otlp/post.ts';
@@ -10,20 +9,6 @@ import type { Tracing } from '../telemetry/tracing/span.ts';
 import { Tracer } from '../telemetry/tracing/tracer.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
-
-/** The result of reading the settings, which are undefined if there was an error. */
-export interface TracingRead {
-  readonly settings: OtlpSettings | undefined;
-  readonly problems: readonly SourceProblem[];
-}
-
-/** Reads the settings; undefined if the section is omitted. */
-export async function readTracing(config: Config['tracing']): Promise<TracingRead | undefined> {
-  if (config === undefined) return undefined;
-  const { settings, problems } = await readOtlpSettings(config);
-  const located = problems.map(({ path, ...rest }) => ({ severity: 'error' as const, path: `tracing.${path}`, ...rest }));
-  return { settings, problems: located };
-}
 
 /** Tracing that can be closed. */
 export interface BuiltTracing extends Tracing {
@@ -34,7 +19,7 @@ export interface BuiltTracing extends Tracing {
 /** Builds tracing; without a config, trace contexts of trusted callers are passed on and none are created. */
 export function buildTracing(
   config: Config['tracing'],
-  read: TracingRead | undefined,
+  { settings }: OtlpRead,
   parts: {
     readonly clock: Clock;
     readonly logger: GateLogger;
@@ -45,7 +30,6 @@ export function buildTracing(
   const nothing = async (): Promise<void> => undefined;
   if (config === undefined) return { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }), close: nothing };
   const { sampleRatio, otlp } = config;
-  const settings = read?.settings;
   if (otlp === undefined || settings === undefined)
     return { tracer: new Tracer({ part: 'propagate', sampleRatio }), close: nothing };
   const { clock, logger, metrics, version } = parts;

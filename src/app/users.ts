@@ -8,10 +8,10 @@ import {
   toSourceName,
   type UserSourceConfig,
 } from '../config/schema/config.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { readUserSource, toUserFiles, type UserText } from '../config/sources/user-sources.ts';
 import type { Bytes } from '../core/bytes.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
+import type { Path, Problem, Severity } from '../core/problem.ts';
 import { toHashBudget, toLargestHash } from '../users/hash-budget.ts';
 import { parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
 import { UserSet, type UserSource } from '../users/user-set.ts';
@@ -20,11 +20,6 @@ import { parseHtpasswd, type UserEntry } from '../users/users.ts';
 /** For each source. */
 const MAX_WARNINGS = 20;
 
-/** A problem with a source; never contains a hash or a password. */
-interface RealmUsersProblem extends SourceProblem {
-  readonly realm: string;
-}
-
 /** The result of reading a realm's sources. */
 export interface RealmRead {
   readonly realm: string;
@@ -32,7 +27,7 @@ export interface RealmRead {
   readonly set: UserSet;
   /** How many users cannot log in because their entry is invalid. */
   readonly rejected: number;
-  readonly problems: readonly RealmUsersProblem[];
+  readonly problems: readonly Problem[];
   /** The files to watch. */
   readonly files: readonly string[];
   /** A source could not be read, for a reason that may be temporary: too many open files, or a disk error. */
@@ -52,7 +47,7 @@ export async function readRealms(config: Config, changed?: readonly string[]): P
     if (realm.users === undefined || reads.has(realm.realm)) continue;
     const files = realm.users.flatMap(toUserFiles);
     if (changed !== undefined && !files.some((file) => changed.includes(file))) continue;
-    const reader = new RealmReader(realm, realm.users, [...path, 'users'].join('.'), memory);
+    const reader = new RealmReader(realm, realm.users, [...path, 'users'], memory);
     reads.set(realm.realm, reader.read(files));
   }
   return Promise.all(reads.values());
@@ -62,16 +57,16 @@ export async function readRealms(config: Config, changed?: readonly string[]): P
 class RealmReader {
   readonly #realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>;
   readonly #sources: readonly UserSourceConfig[];
-  readonly #path: string;
+  readonly #path: Path;
   readonly #memory: Bytes | undefined;
-  readonly #problems: RealmUsersProblem[] = [];
+  readonly #problems: Problem[] = [];
   readonly #rejected = new Set<string>();
   #isUnread = false;
 
   constructor(
     realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>,
     sources: readonly UserSourceConfig[],
-    path: string,
+    path: Path,
     memory: Bytes | undefined,
   ) {
     this.#realm = realm;
@@ -96,9 +91,9 @@ class RealmReader {
   }
 
   async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
-    const report = (severity: RealmUsersProblem['severity'], message: string, hint?: string): void => {
-      const path = this.#sources.length === 1 ? this.#path : `${this.#path}.${index}`;
-      this.#problems.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
+    const report = (severity: Severity, message: string, hint?: string): void => {
+      const path = this.#sources.length === 1 ? this.#path : [...this.#path, index];
+      this.#problems.push({ severity, path, message, hint });
     };
     const text = await readUserSource(source);
     if ('problem' in text) {
@@ -162,7 +157,7 @@ class RealmReader {
   }
 }
 
-type ReportProblem = (severity: RealmUsersProblem['severity'], message: string, hint?: string) => void;
+type ReportProblem = (severity: Severity, message: string, hint?: string) => void;
 
 function toMebibytes(bytes: Bytes): string {
   return (bytes / 2 ** 20).toFixed(0);

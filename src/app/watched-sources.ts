@@ -1,12 +1,12 @@
 /** Reloads the files that the config refers to: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
 import { isDeepStrictEqual } from 'node:util';
 import type { AdminAccess } from '../admin/access.ts';
-import { type Config, type ListenTlsConfig, realmsOf } from '../config/schema/config.ts';
+import { type Config, type ListenTlsConfig, type RouteConfig, realmsOf } from '../config/schema/config.ts';
 import { toProviderFiles } from '../config/sources/provider-files.ts';
-import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { readTls, toTlsFiles } from '../config/sources/tls-files.ts';
 import { toUserFiles } from '../config/sources/user-sources.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { isError, type Problem } from '../core/problem.ts';
 import { reportNextUpdate } from '../gateway/server-metrics.ts';
 import type { IdentitySigner } from '../gateway/upstream/identity-token.ts';
 import type { TlsContexts } from '../http/server/tls.ts';
@@ -16,7 +16,7 @@ import type { KeyRing } from '../verify/keys/key-ring.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
-import { type KeysRead, type RouteKeyProblem, readKeys, toSecretFiles } from './keys.ts';
+import { type KeysRead, readKeys, toKeyName, toSecretFiles } from './keys.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 import { readProvider } from './provider-settings.ts';
@@ -115,17 +115,18 @@ async function reloadKeys(
     ring?.replace(set);
     for (const { name: key, secret } of webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
-    metrics.route(name).ready(!problems.some(({ severity }) => severity === 'error'));
-    reportKeys(name, problems, logger);
+    metrics.route(name).ready(!problems.some(isError));
+    reportKeys(route.config, problems, logger);
     logger.info('secret_reloaded', { route: name, keys: set.keys.length, unavailable: set.unavailable.length });
   }
   return ALL_READ;
 }
 
-function reportKeys(route: string, problems: readonly RouteKeyProblem[], logger: GateLogger): void {
-  for (const { severity, key, message } of problems) {
-    if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
-    else logger.warn('secret_warning', { route, key, message });
+function reportKeys(route: RouteConfig, problems: readonly Problem[], logger: GateLogger): void {
+  for (const problem of problems) {
+    const fields = { route: route.name, key: toKeyName(route, problem), message: problem.message };
+    if (isError(problem)) logger.error('secret_unavailable', fields);
+    else logger.warn('secret_warning', fields);
   }
 }
 
@@ -143,8 +144,8 @@ async function reloadUsers(
 ): Promise<readonly string[]> {
   const reads = await readSettledRealms(config, changed, clock);
   for (const read of reads) {
-    const broken = read.problems.filter(({ severity }) => severity === 'error');
-    for (const { realm, message } of broken) logger.error('users_reload_failed', { realm, message });
+    const broken = read.problems.filter(isError);
+    for (const { message } of broken) logger.error('users_reload_failed', { realm: read.realm, message });
     realms.replace(read);
     logger.info('users_reloaded', { realm: read.realm, users: read.set.size, rejected: read.rejected });
   }
@@ -163,12 +164,12 @@ async function readSettledRealms(config: Config, changed: readonly string[], clo
 }
 
 /** Errors about secrets that no route has: which of the two changed does not matter. */
-async function findSharedSecrets(config: Config): Promise<readonly SourceProblem[]> {
+async function findSharedSecrets(config: Config): Promise<readonly Problem[]> {
   return toErrors((await separateSecrets(config, [], [])).others);
 }
 
-function toErrors(problems: readonly SourceProblem[] = []): readonly SourceProblem[] {
-  return problems.filter(({ severity }) => severity === 'error');
+function toErrors(problems: readonly Problem[] = []): readonly Problem[] {
+  return problems.filter(isError);
 }
 
 /** A broken key leaves the one before it in use: an app that verifies tokens would reject unsigned requests. */
@@ -204,7 +205,7 @@ async function reloadProvider(
 ): Promise<readonly string[]> {
   const read = await readProvider(config, clock);
   const broken = [...toErrors(read?.problems), ...(await findSharedSecrets(config))];
-  for (const { path, message } of broken) logger.error('provider_reload_failed', { path, message });
+  for (const { path, message } of broken) logger.error('provider_reload_failed', { path: path.join('.'), message });
   if (read === undefined || broken.length > 0) return ALL_READ;
   provider?.apply(read.settings);
   logger.info('provider_reloaded', { endpoints: read.settings.endpoints.length });
@@ -216,12 +217,12 @@ export async function reloadTls(changed: readonly string[] | undefined, parts: R
   const { clock, logger, metrics, ports } = parts;
   for (const port of ports) {
     if (changed !== undefined && !hasChanged(toTlsFiles(port.config), changed)) continue;
-    const read = await readTls(port.config, port.section, clock);
-    const broken = read?.problems.filter(({ severity }) => severity === 'error') ?? [];
-    for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
+    const read = await readTls(port.config, port.section.split('.'), clock);
+    const broken = read?.problems.filter(isError) ?? [];
+    for (const { path, message } of broken) logger.error('tls_reload_failed', { path: path.join('.'), message });
     if (read === undefined || broken.length > 0) continue;
     if (!port.contexts.replace(read.settings)) continue;
-    for (const { path, message, hint } of read.problems) logger.warn('tls_warning', { path, message, hint });
+    for (const { path, message, hint } of read.problems) logger.warn('tls_warning', { path: path.join('.'), message, hint });
     reportNextUpdate(port.section, read.settings, metrics);
     port.refreshTls();
     logger.info('tls_reloaded', { section: port.section });

@@ -84,7 +84,7 @@ function toState(text: string): unknown {
 async function readToken(admin: AdminConfig): Promise<string | undefined> {
   const { token, problems } = await readAdminToken(admin);
   const [problem] = problems;
-  if (problem !== undefined) throw usageError(`${problem.path}: ${problem.message}: ${problem.hint}`);
+  if (problem !== undefined) throw usageError(`${problem.path.join('.')}: ${problem.message}: ${problem.hint}`);
   return token?.expose().toString('latin1');
 }
 

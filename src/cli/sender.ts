@@ -1,7 +1,7 @@
 /** Reads what commands need to sign or verify like a sender: the scheme, its keys and its URL, from a preset or a route of a config. */
 
 import { compileRoute } from '../app/compiled-route.ts';
-import { readKeys } from '../app/keys.ts';
+import { readKeys, toKeyName } from '../app/keys.ts';
 import { loadConfig } from '../config/load/load.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../config/schema/config.ts';
 import { readSecret, readUrlCredentials } from '../config/sources/secrets.ts';
@@ -127,7 +127,8 @@ export async function readRouteKeys({ routes }: Config, route: RouteConfig): Pro
   const notes: string[] = [];
   for (const [index, each] of routes.entries()) {
     const { set, problems } = await readKeys(compileRoute(each), index);
-    for (const { key, message } of problems) notes.push(`the key ${key} of the route ${each.name}: ${message}`);
+    for (const problem of problems)
+      notes.push(`the key ${toKeyName(each, problem)} of the route ${each.name}: ${problem.message}`);
     const found = set.keys.map((key) => toCandidateKey(each.name, key)).filter((key) => key !== undefined);
     (each === route ? keys : others).push(...found);
   }

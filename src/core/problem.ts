@@ -52,6 +52,18 @@ export function isError({ severity }: { readonly severity: Severity }): boolean 
   return severity === 'error';
 }
 
+/** Adds the path of a section to its problems. */
+export function under(section: Path, problems: readonly Problem[]): Problem[] {
+  return problems.map((problem) => ({ ...problem, path: [...section, ...problem.path] }));
+}
+
+/** The value; undefined after its fault has been added to the problems. */
+export function unwrap<T extends object>(read: T | Fault, path: Path, problems: Problem[]): T | undefined {
+  if (!('problem' in read)) return read;
+  problems.push(error(path, read.problem, read.hint));
+  return undefined;
+}
+
 /** Adds the file, and the position in it if there is one. */
 export function locate(
   { severity, path, shownPath = path.join('.'), message, hint }: Problem,

@@ -23,7 +23,7 @@ export function validate(config: Config, now: EpochMilliseconds): Problem[] {
   return toRules(config, now).flatMap((rule) => rule());
 }
 
-/** The rules, in the order in which their findings are reported. */
+/** The rules, in the order in which their problems are reported. */
 export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Problem[])[] {
   return [
     () => checkPurpose(config),

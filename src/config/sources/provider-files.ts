@@ -1,11 +1,11 @@
 /** Reads the secrets and certificates of the sending side, and reports each problem with its config path. */
+import { type Path, type Problem, unwrap, warning } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
 import { readPem } from './bounded-read.ts';
 import { readPostgresUrl } from './postgres-url.ts';
-import { readSecret } from './secrets.ts';
-import type { SourceProblem } from './source-problem.ts';
+import { readSecret, unwrapSecret } from './secrets.ts';
 
 /** A certificate chain and its key, PEM. */
 interface ReadCertificate {
@@ -33,57 +33,44 @@ interface ProviderFiles {
   readonly ca: string | undefined;
   /** The database of the outbox. */
   readonly outbox: PostgresTarget | undefined;
-  readonly problems: readonly SourceProblem[];
+  readonly problems: readonly Problem[];
 }
 
 /** Reads everything that the section refers to, except for the port's TLS files. */
 export async function readProviderFiles(config: ProviderConfig): Promise<ProviderFiles> {
-  const problems: SourceProblem[] = [];
-  const readText = async (source: SecretSource | undefined, path: string): Promise<Secret | undefined> => {
-    if (source === undefined) return undefined;
-    const read = await readSecret(source);
-    if ('problem' in read) {
-      problems.push({ severity: 'error', path, message: read.problem, hint: read.hint });
-      return undefined;
-    }
-    for (const message of read.warnings) problems.push({ severity: 'warning', path, message });
-    return read.secret;
+  const problems: Problem[] = [];
+  const readText = async (source: SecretSource | undefined, path: Path): Promise<Secret | undefined> => {
+    return source && unwrapSecret(await readSecret(source), path, problems);
   };
-  const readFile = async (file: string | undefined, path: string): Promise<Buffer | undefined> => {
-    if (file === undefined) return undefined;
-    const read = await readPem(file);
-    if (Buffer.isBuffer(read)) return read;
-    problems.push({ severity: 'error', path, message: read.problem, hint: read.hint });
-    return undefined;
+  const readFile = async (file: string | undefined, path: Path): Promise<Buffer | undefined> => {
+    return file === undefined ? undefined : unwrap(await readPem(file), path, problems);
   };
-  const readEndpoint = async (endpoint: ProviderEndpointConfig, path: string): Promise<EndpointSecrets> => {
-    const cert = await readFile(endpoint.clientCertificate?.certFile, `${path}.clientCertificate.certFile`);
-    const key = await readFile(endpoint.clientCertificate?.keyFile, `${path}.clientCertificate.keyFile`);
+  const readEndpoint = async (endpoint: ProviderEndpointConfig, path: Path): Promise<EndpointSecrets> => {
+    const cert = await readFile(endpoint.clientCertificate?.certFile, [...path, 'clientCertificate', 'certFile']);
+    const key = await readFile(endpoint.clientCertificate?.keyFile, [...path, 'clientCertificate', 'keyFile']);
     return {
-      secret: await readText(endpoint.secret, `${path}.secret`),
-      previousSecret: await readText(endpoint.previousSecret, `${path}.previousSecret`),
+      secret: await readText(endpoint.secret, [...path, 'secret']),
+      previousSecret: await readText(endpoint.previousSecret, [...path, 'previousSecret']),
       clientCertificate: cert === undefined || key === undefined ? undefined : { cert: cert.toString(), key: new Secret(key) },
     };
   };
-  const readDatabase = async (source: SecretSource | undefined, path: string): Promise<PostgresTarget | undefined> => {
+  const readDatabase = async (source: SecretSource | undefined, path: Path): Promise<PostgresTarget | undefined> => {
     const url = await readText(source, path);
-    if (url === undefined) return undefined;
-    const read = await readPostgresUrl(url);
-    if ('target' in read) for (const message of read.warnings) problems.push({ severity: 'warning', path, message });
-    else problems.push({ severity: 'error', path, message: read.problem, hint: read.hint });
-    return 'target' in read ? read.target : undefined;
+    const read = url && unwrap(await readPostgresUrl(url), path, problems);
+    for (const message of read?.warnings ?? []) problems.push(warning(path, message));
+    return read?.target;
   };
   const endpoints: EndpointSecrets[] = [];
   for (const [index, endpoint] of config.endpoints.entries())
-    endpoints.push(await readEndpoint(endpoint, `provider.endpoints.${index}`));
-  const token = await readText(config.token?.secret, 'provider.token.secret');
+    endpoints.push(await readEndpoint(endpoint, ['provider', 'endpoints', index]));
+  const token = await readText(config.token?.secret, ['provider', 'token', 'secret']);
   const encryptionKeys: (Secret | undefined)[] = [];
   for (const [index, key] of (config.encryption?.keys ?? []).entries())
-    encryptionKeys.push(await readText(key, `provider.encryption.keys.${index}`));
-  const proxyPassword = await readText(config.egress.proxy?.password, 'provider.egress.proxy.password');
-  const queue = await readDatabase(config.queue.postgres?.url, 'provider.queue.postgres.url');
-  const ca = await readFile(config.egress.caFile, 'provider.egress.caFile');
-  const outbox = await readDatabase(config.outbox?.postgres.url, 'provider.outbox.postgres.url');
+    encryptionKeys.push(await readText(key, ['provider', 'encryption', 'keys', index]));
+  const proxyPassword = await readText(config.egress.proxy?.password, ['provider', 'egress', 'proxy', 'password']);
+  const queue = await readDatabase(config.queue.postgres?.url, ['provider', 'queue', 'postgres', 'url']);
+  const ca = await readFile(config.egress.caFile, ['provider', 'egress', 'caFile']);
+  const outbox = await readDatabase(config.outbox?.postgres.url, ['provider', 'outbox', 'postgres', 'url']);
   return { endpoints, token, encryptionKeys, proxyPassword, queue, ca: ca?.toString(), outbox, problems };
 }
 

@@ -1,5 +1,6 @@
 /** Reads secrets from files and environment variables. Messages never contain any part of a secret. */
-import { type SecretRead, toSecret } from '../../core/secret.ts';
+import { type Path, type Problem, unwrap, warning } from '../../core/problem.ts';
+import { type Secret, type SecretRead, toSecret } from '../../core/secret.ts';
 import type { SecretSource } from '../schema/config.ts';
 import { MAX_SECRET_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 import { findFake } from './fake-sources.ts';
@@ -21,6 +22,13 @@ export async function readUrlCredentials(source: SecretSource): Promise<SecretRe
     problem: 'the text cannot be the user and password of a URL',
     hint: 'write user:password exactly as in the URL at the sender, with special characters percent-encoded if it has them so',
   };
+}
+
+/** The secret, after its warnings have been added to the problems; undefined after its fault has been. */
+export function unwrapSecret(read: SecretRead, path: Path, problems: Problem[]): Secret | undefined {
+  const found = unwrap(read, path, problems);
+  for (const message of found?.warnings ?? []) problems.push(warning(path, message));
+  return found?.secret;
 }
 
 function readVariable(name: string): SecretRead {

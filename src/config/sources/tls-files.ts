@@ -1,53 +1,26 @@
 /** Reads TLS files: certificates, keys, CAs, revocation lists. */
 import type { Clock } from '../../core/clock.ts';
+import { type Path, type Problem, under, unwrap } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
-import { findTlsProblems, type TlsProblem, type TlsSettings } from '../../http/server/tls.ts';
+import { findTlsProblems, type TlsSettings } from '../../http/server/tls.ts';
 import type { ListenTlsConfig } from '../schema/config.ts';
 import { readPem } from './bounded-read.ts';
-import type { SourceProblem } from './source-problem.ts';
 
-/** A certificate chain and its key. */
-interface PairBytes {
-  readonly certFile: string;
-  readonly cert: Buffer;
-  readonly key: Secret;
-}
+type TlsFiles = Pick<TlsSettings, 'pairs' | 'clientCa' | 'clientCrl'>;
 
-/** A file that cannot be read. */
-interface FileProblem {
-  /** Config path, relative to the `tls` section. */
-  readonly path: string;
-  readonly message: string;
-  readonly hint: string;
-}
-
-/** The files that could be read, and the problems with the others. */
-interface TlsFiles {
-  readonly pairs: readonly PairBytes[];
-  readonly clientCa: Buffer | undefined;
-  readonly clientCrl: Buffer | undefined;
-  readonly problems: readonly FileProblem[];
-}
-
-/** Reads all files of a `tls` section. */
-async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
-  const problems: FileProblem[] = [];
-  const read = async (file: string, path: string): Promise<Buffer | undefined> => {
-    const found = await readPem(file);
-    if (Buffer.isBuffer(found)) return found;
-    problems.push({ path, message: found.problem, hint: found.hint });
-    return undefined;
-  };
-  const pairs: PairBytes[] = [];
+/** Reads all files of a `tls` section that can be read. */
+async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promise<TlsFiles> {
+  const read = async (file: string | undefined, path: Path): Promise<Buffer | undefined> =>
+    file === undefined ? undefined : unwrap(await readPem(file), path, problems);
+  const pairs = [];
   for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {
-    const at = index === 0 ? '' : `additionalCertificates.${index - 1}.`;
-    const cert = await read(certFile, `${at}certFile`);
-    const key = await read(keyFile, `${at}keyFile`);
+    const at = index === 0 ? [] : ['additionalCertificates', index - 1];
+    const cert = await read(certFile, [...at, 'certFile']);
+    const key = await read(keyFile, [...at, 'keyFile']);
     if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
   }
-  const clientCa = config.clientCaFile === undefined ? undefined : await read(config.clientCaFile, 'clientCaFile');
-  const clientCrl = config.clientCrlFile === undefined ? undefined : await read(config.clientCrlFile, 'clientCrlFile');
-  return { pairs, clientCa, clientCrl, problems };
+  const clientCa = await read(config.clientCaFile, ['clientCaFile']);
+  return { pairs, clientCa, clientCrl: await read(config.clientCrlFile, ['clientCrlFile']) };
 }
 
 /** The files to watch. */
@@ -60,28 +33,17 @@ export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
 /** The settings and the problems found; do not use the settings if there is an error. */
 export interface TlsRead {
   readonly settings: TlsSettings;
-  readonly problems: readonly SourceProblem[];
+  readonly problems: readonly Problem[];
 }
 
 /** Returns undefined if the section is omitted. `section`: its config path. */
-export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
+export async function readTls(config: ListenTlsConfig | undefined, section: Path, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
-  const { pairs, clientCa, clientCrl, problems: unreadable } = await readTlsFiles(config);
+  const unread: Problem[] = [];
+  const files = await readTlsFiles(config, unread);
   const { clientCertificate, minVersion } = config;
-  const settings = { pairs, clientCa, clientCrl, clientCertificate, minVersion, http2: config.http2 ?? false };
-  const unread = unreadable.map((problem) => ({ severity: 'error' as const, ...problem, path: `${section}.${problem.path}` }));
+  const settings = { ...files, clientCertificate, minVersion, http2: config.http2 ?? false };
   // A pair cannot be checked without its files.
-  if (unread.length > 0) return { settings, problems: unread };
-  const problems = findTlsProblems(settings, clock.now()).map(({ severity, subject, message, hint }) => ({
-    severity,
-    path: `${section}.${toKey(subject)}`,
-    message,
-    ...(hint === undefined ? undefined : { hint }),
-  }));
-  return { settings, problems };
-}
-
-function toKey(subject: TlsProblem['subject']): string {
-  if (typeof subject === 'string') return subject;
-  return subject === 0 ? 'certFile' : `additionalCertificates.${subject - 1}.certFile`;
+  const problems = unread.length > 0 ? unread : findTlsProblems(settings, clock.now());
+  return { settings, problems: under(section, problems) };
 }

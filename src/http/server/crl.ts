@@ -4,6 +4,7 @@ import { createSecureContext } from 'node:tls';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import { readElement } from '../../core/der.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { error, type Problem, warning } from '../../core/problem.ts';
 
 /** One list in a file. */
 interface Crl {
@@ -13,13 +14,6 @@ interface Crl {
   readonly thisUpdate: EpochMilliseconds | undefined;
   /** When the list expires. OpenSSL then rejects every certificate of its CA. */
   readonly nextUpdate: EpochMilliseconds | undefined;
-}
-
-/** A problem with a file of lists. */
-interface CrlProblem {
-  readonly severity: 'error' | 'warning';
-  readonly message: string;
-  readonly hint: string;
 }
 
 const LABEL = 'X509 CRL';
@@ -55,25 +49,24 @@ function parseCrls(file: Buffer): Crl[] {
 }
 
 /** Reports why the file cannot be used, or which clients it causes to be rejected. */
-export function findCrlProblems(file: Buffer, authorities: readonly X509Certificate[], now: EpochMilliseconds): CrlProblem[] {
-  const found: CrlProblem[] = [];
+export function findCrlProblems(file: Buffer, authorities: readonly X509Certificate[], now: EpochMilliseconds): Problem[] {
+  const found: Problem[] = [];
   const blocks = splitCrls(file);
-  if (blocks.length === 0)
-    return [{ severity: 'error', message: 'the file contains no certificate revocation list', hint: NOT_PEM }];
+  if (blocks.length === 0) return [error([], 'the file contains no certificate revocation list', NOT_PEM)];
   for (const [index, pem] of blocks.entries()) {
     const problem = tryCrl(pem);
-    if (problem !== undefined)
-      found.push({ severity: 'error', message: `list ${index + 1} in the file cannot be parsed (${problem})`, hint: NOT_PEM });
+    if (problem !== undefined) found.push(error([], `list ${index + 1} in the file cannot be parsed (${problem})`, NOT_PEM));
   }
   if (found.length > 0) return found;
   const lists = parseCrls(file);
   for (const [index, { thisUpdate = now, nextUpdate = Number.POSITIVE_INFINITY }] of lists.entries()) {
-    if (nextUpdate <= now) found.push(toWarning(`list ${index + 1} in the file expired on ${toInstant(nextUpdate)}`));
-    if (thisUpdate > now) found.push(toWarning(`list ${index + 1} in the file is not valid before ${toInstant(thisUpdate)}`));
+    if (nextUpdate <= now) found.push(warning([], `list ${index + 1} in the file expired on ${toInstant(nextUpdate)}`, RENEW));
+    if (thisUpdate > now)
+      found.push(warning([], `list ${index + 1} in the file is not valid before ${toInstant(thisUpdate)}`, RENEW));
   }
   for (const { raw, subject } of authorities)
     if (!lists.some(({ issuer }) => issuer !== undefined && raw.includes(issuer)))
-      found.push(toWarning(`the file contains no list of the CA "${subject.replaceAll('\n', ', ')}"`));
+      found.push(warning([], `the file contains no list of the CA "${subject.replaceAll('\n', ', ')}"`, RENEW));
   return found;
 }
 
@@ -81,10 +74,6 @@ export function findCrlProblems(file: Buffer, authorities: readonly X509Certific
 export function findNextUpdate(file: Buffer): EpochMilliseconds | undefined {
   const times = parseCrls(file).flatMap(({ nextUpdate }) => (nextUpdate === undefined ? [] : [nextUpdate]));
   return times.length === 0 ? undefined : Math.min(...times);
-}
-
-function toWarning(message: string): CrlProblem {
-  return { severity: 'warning', message, hint: RENEW };
 }
 
 function tryCrl(pem: string): string | undefined {

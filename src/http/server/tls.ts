@@ -3,6 +3,7 @@ import { constants, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { error, type Problem, under, warning } from '../../core/problem.ts';
 import { guardCallback } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { findCrlProblems, splitCrls, splitPem } from './crl.ts';
@@ -25,15 +26,6 @@ export interface TlsSettings {
   readonly minVersion: '1.2' | '1.3';
   /** Offers HTTP/2. */
   readonly http2: boolean;
-}
-
-/** A problem with a pair, the client CAs or their revocation lists. */
-export interface TlsProblem {
-  readonly severity: 'error' | 'warning';
-  /** The index of the pair, or the setting that names the file. */
-  readonly subject: number | 'clientCaFile' | 'clientCrlFile';
-  readonly message: string;
-  readonly hint?: string;
 }
 
 /** Old clients offer only the second one (curl -0), and would fail in the handshake without it (RFC 7301 §3.2). */
@@ -98,37 +90,29 @@ export class TlsContexts {
   }
 }
 
-/** Finds problems of the pairs before they are used. */
-export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
-  const found: TlsProblem[] = [];
-  for (const [subject, { certFile }] of settings.pairs.entries()) {
-    const certificate = readCertificate(settings.pairs[subject] as TlsPair);
+/** Finds problems of the pairs before they are used, and of the client CAs. Paths are relative to the `tls` section. */
+export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): Problem[] {
+  const found: Problem[] = [];
+  for (const [index, pair] of settings.pairs.entries()) {
+    const { certFile } = pair;
+    const path = [...(index === 0 ? [] : ['additionalCertificates', index - 1]), 'certFile'];
+    const certificate = readCertificate(pair);
     if (certificate === undefined) {
-      found.push({
-        severity: 'error',
-        subject,
-        message: `${certFile} contains no certificate`,
-        hint: 'use a PEM file with the server certificate first',
-      });
+      found.push(error(path, `${certFile} contains no certificate`, 'use a PEM file with the server certificate first'));
       continue;
     }
-    const problem = tryContext(settings, subject);
-    if (problem !== undefined) found.push({ severity: 'error', subject, message: `${certFile} and its key: ${problem}` });
+    const problem = tryContext(settings, index);
+    if (problem !== undefined) found.push(error(path, `${certFile} and its key: ${problem}`));
     const end = Date.parse(certificate.validTo);
-    if (end <= now)
-      found.push({ severity: 'warning', subject, message: `${certFile} expired on ${certificate.validTo}`, hint: 'renew it' });
-    else if (end - now < EXPIRES_SOON_MS)
-      found.push({ severity: 'warning', subject, message: `${certFile} expires on ${certificate.validTo}`, hint: 'renew it' });
+    if (end <= now) found.push(warning(path, `${certFile} expired on ${certificate.validTo}`, 'renew it'));
+    else if (end - now < EXPIRES_SOON_MS) found.push(warning(path, `${certFile} expires on ${certificate.validTo}`, 'renew it'));
   }
+  const { clientCa, clientCrl } = settings;
+  if (clientCa === undefined) return found;
   // An invalid file must not result in accepting any client (as in Caddy, 2026-02).
-  if (settings.clientCa !== undefined && !hasCertificate(settings.clientCa))
-    found.push({ severity: 'error', subject: 'clientCaFile', message: 'the file of client CAs contains no certificate' });
-  return [...found, ...findClientCrlProblems(settings, now)];
-}
-
-function findClientCrlProblems({ clientCa, clientCrl }: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
-  if (clientCa === undefined || clientCrl === undefined) return [];
-  return findCrlProblems(clientCrl, readCertificates(clientCa), now).map((problem) => ({ ...problem, subject: 'clientCrlFile' }));
+  if (!hasCertificate(clientCa)) found.push(error(['clientCaFile'], 'the file of client CAs contains no certificate'));
+  const ofLists = clientCrl === undefined ? [] : findCrlProblems(clientCrl, readCertificates(clientCa), now);
+  return [...found, ...under(['clientCrlFile'], ofLists)];
 }
 
 function isSameTrust(a: TlsSettings, b: TlsSettings): boolean {

@@ -125,7 +125,7 @@ export class DirectorySource implements CertificateSource {
 
   async #load(listener: CertificateListener): Promise<void> {
     const config = { ...this.#files, additionalCertificates: [], clientCertificate: 'require', minVersion: '1.2' } as const;
-    const read = await readTls(config, 'server.certificate', this.#clock);
+    const read = await readTls(config, ['server', 'certificate'], this.#clock);
     const [pair] = read?.settings.pairs ?? [];
     const problem = read?.problems.find(isError);
     const chain = pair === undefined ? [] : readCertificates(pair.cert.toString('latin1'));

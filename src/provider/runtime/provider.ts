@@ -1,9 +1,11 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
+
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
 import { type CancelTimer, type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { ClockSteps } from '../../core/clock-steps.ts';
 import { toErrorText } from '../../core/errors.ts';
+import type { Path } from '../../core/problem.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import { OwnPorts } from '../../http/dial/own-ports.ts';
@@ -106,13 +108,13 @@ export class Provider {
   }
 
   /** Connects to the databases of the queue and of the outbox, for `check --connect`. */
-  static testDatabases({ config, queue, outbox }: ProviderSettings): Promise<ConnectionResult & { readonly path: string }>[] {
+  static testDatabases({ config, queue, outbox }: ProviderSettings): Promise<ConnectionResult & { readonly path: Path }>[] {
     const tests = [
       ['queue', queue && testQueue(queue)],
       ['outbox', outbox && config.outbox && testOutbox(outbox, config.outbox.postgres.schema)],
     ] as const;
     return tests.flatMap(([name, test]) =>
-      test === undefined ? [] : [test.then((result) => ({ path: `provider.${name}.postgres.url`, ...result }))],
+      test === undefined ? [] : [test.then((result) => ({ path: ['provider', name, 'postgres', 'url'], ...result }))],
     );
   }
 

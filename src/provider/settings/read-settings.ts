@@ -2,10 +2,9 @@
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import { type EndpointSecrets, readProviderFiles } from '../../config/sources/provider-files.ts';
-import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { Fault } from '../../core/problem.ts';
+import { error, type Fault, type Path, type Problem } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, findProxyProblem, type TunnelProxy } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
@@ -33,31 +32,31 @@ export interface ProviderSettings {
   readonly ca: string | undefined;
   /** The database of the outbox; undefined if there is none. */
   readonly outbox: PostgresTarget | undefined;
-  readonly problems: readonly SourceProblem[];
+  readonly problems: readonly Problem[];
 }
 
 /** An endpoint that does not accept a connection within this time counts as down. */
 const CONNECT_TIMEOUT_MS = 5_000;
 /** The registry replaces it by the time in the store. */
 const BEFORE_ALL: EpochMilliseconds = 0;
-const PATH = 'provider';
+const PATH = ['provider'];
 
 /** Reads and checks everything. Problems of one endpoint do not hide those of the others. */
 export async function readProviderSettings(config: ProviderConfig): Promise<ProviderSettings> {
   const files = await readProviderFiles(config);
-  const problems: SourceProblem[] = [...files.problems];
+  const problems: Problem[] = [...files.problems];
   const rules = compileEgressRules(config.egress);
   const report: Report = (path, found) => {
-    if (found !== undefined) problems.push({ severity: 'error', path, message: found.problem, hint: found.hint });
+    if (found !== undefined) problems.push(error([...PATH, ...path], found.problem, found.hint));
   };
   const endpoints = config.endpoints.map((endpoint, index) => {
-    const reportHere: Report = (path, found) => report(`${PATH}.endpoints.${index}.${path}`, found);
-    reportHere('url', findUrlProblem(endpoint.url, rules));
+    const reportHere: Report = (path, found) => report(['endpoints', index, ...path], found);
+    reportHere(['url'], findUrlProblem(endpoint.url, rules));
     return toConfigEndpoint(endpoint, files.endpoints[index] as EndpointSecrets, toDefaults(config), reportHere);
   });
   checkHosts(config, report);
   const ca = checkCa(files.ca, report);
-  if (files.token !== undefined) report(`${PATH}.token.secret`, findTokenProblem(files.token));
+  if (files.token !== undefined) report(['token', 'secret'], findTokenProblem(files.token));
   return {
     config,
     endpoints: endpoints.filter((endpoint) => endpoint !== undefined),
@@ -83,12 +82,13 @@ function toDefaults({ timeout, concurrency, schedule }: ProviderConfig): Endpoin
   return { timeout, connectTimeout: Math.min(timeout, CONNECT_TIMEOUT_MS), concurrency, schedule };
 }
 
-type Report = (path: string, found: Fault | undefined) => void;
+/** `path`: relative to the section, or to one of its endpoints. */
+type Report = (path: Path, found: Fault | undefined) => void;
 
 function checkHosts({ egress }: ProviderConfig, report: Report): void {
   for (const [index, host] of (egress.allowHosts ?? []).entries())
     if (parseHostRule(host) === undefined)
-      report(`${PATH}.egress.allowHosts.${index}`, {
+      report(['egress', 'allowHosts', index], {
         problem: `${JSON.stringify(host)} is not a host`,
         hint: 'write a host name, or *.example.com for all subdomains, without a port',
       });
@@ -97,24 +97,24 @@ function checkHosts({ egress }: ProviderConfig, report: Report): void {
 /** Returns the CAs in PEM; undefined if there are none, or if they are not valid. */
 function checkCa(ca: string | undefined, report: Report): string | undefined {
   if (ca === undefined || isUsable(() => createEndpointContext(ca))) return ca;
-  report(`${PATH}.egress.caFile`, { problem: 'the file has no certificate', hint: 'write the CAs in PEM' });
+  report(['egress', 'caFile'], { problem: 'the file has no certificate', hint: 'write the CAs in PEM' });
   return undefined;
 }
 
 function toCipher({ encryption }: ProviderConfig, texts: readonly (Secret | undefined)[], report: Report): EndpointCipher {
-  const path = `${PATH}.encryption.keys`;
+  const path = ['encryption', 'keys'];
   const keys = texts.flatMap((text, index) => {
     if (text === undefined) return [];
     const parsed = parseEncryptionKey(text);
     if ('key' in parsed) return parsed.key;
-    report(`${path}.${index}`, parsed);
+    report([...path, index], parsed);
     return [];
   });
   const cipher = new EndpointCipher(keys);
   if (cipher.keyIds.length < keys.length) report(path, { problem: 'two keys are the same', hint: 'remove one of them' });
   for (const [index, lost] of (encryption?.lostKeys ?? []).entries())
     if (cipher.has(lost))
-      report(`${PATH}.encryption.lostKeys.${index}`, { problem: `the key ${lost} is among the keys`, hint: 'remove it here' });
+      report(['encryption', 'lostKeys', index], { problem: `the key ${lost} is among the keys`, hint: 'remove it here' });
   return cipher;
 }
 
@@ -122,7 +122,7 @@ function toProxy({ egress: { proxy } }: ProviderConfig, password: Secret | undef
   if (proxy === undefined) return undefined;
   const settings = { url: proxy.url, username: proxy.username, password };
   const problem = findProxyProblem(settings);
-  report(`${PATH}.egress.proxy.url`, problem);
+  report(['egress', 'proxy', 'url'], problem);
   return problem === undefined ? createEgressProxy(settings, ca) : undefined;
 }
 
@@ -133,10 +133,10 @@ function toConfigEndpoint(
   defaults: EndpointDefaults,
   report: Report,
 ) {
-  report('headers', findHeaderProblem(Object.entries(endpoint.headers)));
-  const current = toKey(secrets.secret, 'secret', report);
-  const previous = toKey(secrets.previousSecret, 'previousSecret', report);
-  const clientCertificate = toCertificate(secrets.clientCertificate, 'clientCertificate.certFile', report);
+  report(['headers'], findHeaderProblem(Object.entries(endpoint.headers)));
+  const current = toKey(secrets.secret, ['secret'], report);
+  const previous = toKey(secrets.previousSecret, ['previousSecret'], report);
+  const clientCertificate = toCertificate(secrets.clientCertificate, ['clientCertificate', 'certFile'], report);
   if (current === undefined) return undefined;
   const keys = previous === undefined ? [current] : [current, previous];
   const { name: id, secret: _, previousSecret: __, ...settings } = endpoint;
@@ -144,7 +144,7 @@ function toConfigEndpoint(
   return toEndpoint(settings, own, { ...defaults, connectTimeout: CONNECT_TIMEOUT_MS });
 }
 
-function toKey(secret: Secret | undefined, path: string, report: Report): SigningKey | undefined {
+function toKey(secret: Secret | undefined, path: Path, report: Report): SigningKey | undefined {
   if (secret === undefined) return undefined;
   const key = parseSigningSecret(secret.expose().toString('latin1'));
   if (!('problem' in key)) return key;
@@ -152,7 +152,7 @@ function toKey(secret: Secret | undefined, path: string, report: Report): Signin
   return undefined;
 }
 
-function toCertificate(certificate: ClientCertificate | undefined, path: string, report: Report) {
+function toCertificate(certificate: ClientCertificate | undefined, path: Path, report: Report) {
   if (certificate === undefined || isUsable(() => createEndpointContext(undefined, certificate))) return certificate;
   report(path, {
     problem: 'the certificate and its private key do not match',

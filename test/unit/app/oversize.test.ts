@@ -25,7 +25,7 @@ describe('a warning is reported', () => {
   test('for more memory than the container has', () => {
     const config = parse('maxBufferedBytes: 100Mi', '1Mi');
     const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
-    expect([found?.path, more]).toEqual(['limits.maxBufferedBytes', []]);
+    expect([found?.path, more]).toEqual([['limits', 'maxBufferedBytes'], []]);
     expect(found?.message).toBe(
       '100Mi of bodies do not fit into this container: its memory limit is 96Mi, and the process itself needs 56Mi',
     );
@@ -38,7 +38,8 @@ describe('a warning is reported', () => {
     expect(findWith(160)).toEqual([]);
     expect(findWith(102)).toEqual([
       {
-        path: 'store.memory.maxIds',
+        severity: 'warning',
+        path: ['store', 'memory', 'maxIds'],
         message: '250000 IDs can use 76.3Mi, and the heap of this process has 102Mi',
         hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
       },
@@ -54,7 +55,8 @@ describe('a warning is reported', () => {
     expect(findOversize(parse('', '1Mi'), toMemoryBudget({}, 128 * MIB))).toEqual([]);
     expect(findOversize(config, toMemoryBudget({}, 128 * MIB))).toEqual([
       {
-        path: 'provider',
+        severity: 'warning',
+        path: ['provider'],
         message:
           'sending webhooks needs 192Mi, and the memory limit of this container is 128Mi: many large events at once can get it killed',
         hint: 'raise the memory limit, or lower provider.maxEventSize',
@@ -65,7 +67,7 @@ describe('a warning is reported', () => {
   test('for bodies that would never be accepted', () => {
     const config = parse('maxQueued: 1', '20Mi');
     const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
-    expect([found?.path, more]).toEqual(['routes.0.webhook.maxBody', []]);
+    expect([found?.path, more]).toEqual([['routes', 0, 'webhook', 'maxBody'], []]);
     expect(found?.message).toBe('a body of 20Mi is always rejected with 503, as limits.maxBufferedBytes is 10Mi here');
     expect(findOversize(config, toMemoryBudget(config.limits, undefined))).toEqual([]);
   });
@@ -106,7 +108,7 @@ describe('an error is reported', () => {
     expect(findWith(32, 158, 0)).toEqual([
       {
         severity: 'error',
-        path: 'routes',
+        path: ['routes'],
         message: '158 routes and 0 endpoints need 4Mi, and the heap of this process has 4Mi for a config',
         hint: 'raise the memory limit (docs/sizing.md), or distribute the routes over several deployments',
       },
@@ -116,7 +118,7 @@ describe('an error is reported', () => {
   test('for more endpoints than two configs in the heap may have', () => {
     expect(findWith(32, 2, 400)).toEqual([]);
     expect(findWith(32, 2, 420)).toMatchObject([
-      { severity: 'error', path: 'provider.endpoints', hint: expect.stringContaining('create the endpoints with the API') },
+      { severity: 'error', path: ['provider', 'endpoints'], hint: expect.stringContaining('create the endpoints with the API') },
     ]);
   });
 });

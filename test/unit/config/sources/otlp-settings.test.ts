@@ -153,5 +153,7 @@ describe('the resource', () => {
 
 test('CAs that cannot be read are a problem', async () => {
   const { problems } = await read({ otlp: { url: 'https://c', caFile: '/nowhere/ca.pem' } });
-  expect(problems).toEqual([expect.objectContaining({ path: 'otlp.caFile', message: '/nowhere/ca.pem does not exist' })]);
+  expect(problems).toEqual([
+    expect.objectContaining({ path: ['tracing', 'otlp', 'caFile'], message: '/nowhere/ca.pem does not exist' }),
+  ]);
 });
