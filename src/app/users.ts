@@ -11,7 +11,7 @@ import {
 import { readUserSource, toUserFiles, type UserText } from '../config/sources/user-sources.ts';
 import type { Bytes } from '../core/bytes.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
-import type { Path, Problem, Severity } from '../core/problem.ts';
+import { error, type Path, type Problem, under, unwrap, warning } from '../core/problem.ts';
 import { toHashBudget, toLargestHash } from '../users/hash-budget.ts';
 import { parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
 import { UserSet, type UserSource } from '../users/user-set.ts';
@@ -59,7 +59,6 @@ class RealmReader {
   readonly #sources: readonly UserSourceConfig[];
   readonly #path: Path;
   readonly #memory: Bytes | undefined;
-  readonly #problems: Problem[] = [];
   readonly #rejected = new Set<string>();
   #isUnread = false;
 
@@ -77,45 +76,44 @@ class RealmReader {
 
   async read(files: readonly string[]): Promise<RealmRead> {
     const read: UserSource[] = [];
+    const problems: Problem[] = [];
     let isComplete = true;
     for (const [index, source] of this.#sources.entries()) {
-      const entries = await this.#readSource(source, index);
+      const found: Problem[] = [];
+      const entries = await this.#readSource(source, found);
+      problems.push(...under(this.#sources.length === 1 ? this.#path : [...this.#path, index], found));
       if (entries.length === 0) isComplete = false;
       read.push({ name: toSourceName(source, index), notAfter: source.notAfter, entries });
     }
     // After all sources: an invalid entry in one of them may be meant to replace an entry in another.
     const usable = read.map((source) => ({ ...source, entries: source.entries.filter(({ user }) => !this.#rejected.has(user)) }));
     const set = new UserSet(isComplete ? usable : []);
-    const [{ realm }, rejected, problems, isUnread] = [this.#realm, this.#rejected.size, this.#problems, this.#isUnread];
+    const [{ realm }, rejected, isUnread] = [this.#realm, this.#rejected.size, this.#isUnread];
     return { realm, set, rejected, problems, files, isUnread };
   }
 
-  async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
-    const report = (severity: Severity, message: string, hint?: string): void => {
-      const path = this.#sources.length === 1 ? this.#path : [...this.#path, index];
-      this.#problems.push({ severity, path, message, hint });
-    };
-    const text = await readUserSource(source);
-    if ('problem' in text) {
-      report('error', text.problem, text.hint);
+  /** Paths of problems are relative to the source. */
+  async #readSource(source: UserSourceConfig, problems: Problem[]): Promise<readonly UserEntry[]> {
+    const text = unwrap(await readUserSource(source), [], problems);
+    if (text === undefined) {
       this.#isUnread = true;
       return [];
     }
-    const entries = this.#toEntries(text, report).filter((entry) => this.#isAffordable(entry, text.where, report));
+    const entries = this.#toEntries(text, problems).filter((entry) => this.#isAffordable(entry, text.where, problems));
     // A file that was emptied by accident must not lock everybody out without an error.
-    if (entries.length === 0) report('error', `${text.where} contains no users`, 'nobody could log in');
-    warnOfWeakHashes(entries, text.where, report);
+    if (entries.length === 0) problems.push(error([], `${text.where} contains no users`, 'nobody could log in'));
+    problems.push(...findWeakHashes(entries, text.where));
     return entries;
   }
 
-  #toEntries(text: UserText, report: ReportProblem): readonly UserEntry[] {
+  #toEntries(text: UserText, found: Problem[]): readonly UserEntry[] {
     const options = { allowPlainText: this.#realm.allowPlainTextPasswords };
     switch (text.kind) {
       case 'htpasswd': {
         const { entries, problems, problemCount, rejected } = parseHtpasswd(text.text, options);
-        for (const { line, problem, hint } of problems) report('error', `${text.where}:${line}: ${problem}`, hint);
+        for (const { line, problem, hint } of problems) found.push(error([], `${text.where}:${line}: ${problem}`, hint));
         const more = problemCount - problems.length;
-        if (more > 0) report('error', `${text.where}: ${more} more lines have a problem`);
+        if (more > 0) found.push(error([], `${text.where}: ${more} more lines have a problem`));
         for (const user of rejected) this.#rejected.add(user);
         return entries;
       }
@@ -125,8 +123,8 @@ class RealmReader {
         const entry = { user, hash: toPlainHash(text.password.normalize('NFC')), line: 1 };
         if (!text.user.includes(':') && text.user !== '' && text.password !== '') return [entry];
         if (text.user.includes(':'))
-          report('error', `${text.where}: the user name contains a colon`, 'no client can send one (RFC 7617 §2)');
-        else report('error', `${text.where}: user or password is empty`);
+          found.push(error([], `${text.where}: the user name contains a colon`, 'no client can send one (RFC 7617 §2)'));
+        else found.push(error([], `${text.where}: user or password is empty`));
         this.#rejected.add(user);
         return [];
       }
@@ -135,7 +133,7 @@ class RealmReader {
           const user = name.normalize('NFC');
           const hash = parsePasswordHash(stored, options);
           if (!('problem' in hash)) return [{ user, hash, line: 1 }];
-          report('error', `${text.where}/${name}: ${hash.problem}`, hash.hint);
+          found.push(error([], `${text.where}/${name}: ${hash.problem}`, hash.hint));
           this.#rejected.add(user);
           return [];
         });
@@ -143,31 +141,29 @@ class RealmReader {
   }
 
   /** A hash that needs more memory than there is would get the process killed, and every route with it. */
-  #isAffordable({ user, hash, line }: UserEntry, where: string, report: ReportProblem): boolean {
+  #isAffordable({ user, hash, line }: UserEntry, where: string, problems: Problem[]): boolean {
     const largest = toLargestHash(this.#memory);
     if (hash.memory <= largest) return true;
     const message = `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which needs ${toMebibytes(hash.memory)} MiB; password hashing may use ${toMebibytes(largest)} MiB`;
-    report(
-      'error',
-      message,
-      'hash it again with less memory, or raise limits.passwordMemory or the memory limit of the container',
-    );
+    const hint = 'hash it again with less memory, or raise limits.passwordMemory or the memory limit of the container';
+    problems.push(error([], message, hint));
     this.#rejected.add(user);
     return false;
   }
 }
 
-type ReportProblem = (severity: Severity, message: string, hint?: string) => void;
-
 function toMebibytes(bytes: Bytes): string {
   return (bytes / 2 ** 20).toFixed(0);
 }
 
-/** Warns of weak and broken hashes: of the first by name, of the rest by number. */
-function warnOfWeakHashes(entries: readonly UserEntry[], where: string, report: ReportProblem): void {
+/** Weak and broken hashes: of the first by name, of the rest by number. */
+function findWeakHashes(entries: readonly UserEntry[], where: string): Problem[] {
   const weak = entries.filter(({ hash }) => hash.grade !== 'good');
-  for (const { user, hash, line } of weak.slice(0, MAX_WARNINGS))
-    report('warning', `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice);
+  const found = weak
+    .slice(0, MAX_WARNINGS)
+    .map(({ user, hash, line }) =>
+      warning([], `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice),
+    );
   const more = weak.length - MAX_WARNINGS;
-  if (more > 0) report('warning', `${where}: ${more} more passwords are stored in a weak or broken form`);
+  return more > 0 ? [...found, warning([], `${where}: ${more} more passwords are stored in a weak or broken form`)] : found;
 }

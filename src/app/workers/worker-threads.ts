@@ -2,7 +2,7 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Overrides } from '../../config/load/overrides.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
-import type { LocatedProblem } from '../../core/problem.ts';
+import { error, type LocatedProblem, locate } from '../../core/problem.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
 import { STUCK_AFTER_MS } from '../../telemetry/metrics/event-loop-monitor.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
@@ -143,6 +143,6 @@ export class WorkerThreads implements OtherWorkers {
     await within(this.#parts.clock, PREPARE_TIMEOUT_MS, prepared);
     if (found !== undefined) return found;
     const message = `worker ${worker} did not read the config within ${PREPARE_TIMEOUT_MS / 1_000} s`;
-    return [{ severity: 'error', file: this.#parts.file, path: 'workers', message, hint: 'reload again, or restart the gate' }];
+    return [locate(error(['workers'], message, 'reload again, or restart the gate'), this.#parts.file)];
   }
 }

@@ -1,6 +1,6 @@
 /** The rules of `match`: every route matches some requests, and no request matches two routes. */
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
-import { error, type Path, type Problem, warning } from '../../core/problem.ts';
+import { error, type Fault, type Path, type Problem, warning } from '../../core/problem.ts';
 import { parseTarget } from '../../core/target.ts';
 import { fieldSettingsOf, type LimitsConfig, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
 
@@ -73,7 +73,7 @@ export function checkMatch(route: RouteConfig, path: Path): Problem[] {
   if (match.allowInPath.length > 0)
     found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
   const pattern = match.literal === true ? undefined : findPattern(text);
-  if (pattern !== undefined) found.push(error(at, pattern.message, pattern.hint));
+  if (pattern !== undefined) found.push(error(at, pattern.problem, pattern.hint));
   found.push(...checkMethods(match, [...path, 'methods']));
   return [...found, ...checkHeaders(match, fieldSettingsOf(route), path)];
 }
@@ -99,12 +99,12 @@ const ALL_METHODS = new Set(['*', 'ANY', 'ALL']);
  */
 const PATTERN = /[*{}()^|<>[\]]|\$(?=\/|$)|,(?=\/)|(?<=\/):|(?<=\/|\.)\+(?=\/|$)/;
 
-function findPattern(path: string): { readonly message: string; readonly hint: string } | undefined {
+function findPattern(path: string): Fault | undefined {
   const at = path.search(PATTERN);
   if (at === -1) return undefined;
   const prefix = path.slice(0, at).replace(/\/?\.?$/, '') || '/';
   return {
-    message: `paths are literal, and "${path.charAt(at)}" would match only itself`,
+    problem: `paths are literal, and "${path.charAt(at)}" would match only itself`,
     hint: `pathPrefix: ${prefix} matches ${prefix === '/' ? 'all paths' : `${prefix} and all paths below it`}; if requests really have this character in their path, set match.literal: true`,
   };
 }
@@ -139,16 +139,16 @@ export function checkOverlaps(routes: readonly RouteConfig[]): Problem[] {
     const { host, path, pathPrefix } = route.match;
     const id = JSON.stringify([host, path, pathPrefix?.replace(/\/$/, '')]);
     const others = groups.get(id) ?? [];
-    let problem: ReturnType<typeof findOverlap>;
-    for (const other of others) problem ??= findOverlap(route, other);
+    let fault: Fault | undefined;
+    for (const other of others) fault ??= findOverlap(route, other);
     others.push(route);
     groups.set(id, others);
-    if (problem !== undefined) found.push(error(['routes', index, 'match'], problem.message, problem.hint));
+    if (fault !== undefined) found.push(error(['routes', index, 'match'], fault.problem, fault.hint));
   }
   return found;
 }
 
-function findOverlap(route: RouteConfig, other: RouteConfig): { readonly message: string; readonly hint: string } | undefined {
+function findOverlap(route: RouteConfig, other: RouteConfig): Fault | undefined {
   const conditions = toConditions(route.match);
   const others = toConditions(other.match);
   if (conditions.some((each) => others.includes(toOpposite(each)))) return undefined;
@@ -158,12 +158,12 @@ function findOverlap(route: RouteConfig, other: RouteConfig): { readonly message
     const methods = methodsOf(other);
     const isSame = methodsOf(route).some((method) => methods.includes(method));
     return isSame
-      ? { message: `route ${other.name} matches the same requests`, hint: 'change the match of one of them' }
+      ? { problem: `route ${other.name} matches the same requests`, hint: 'change the match of one of them' }
       : undefined;
   }
   if (isWider || isNarrower) return undefined;
   return {
-    message: `a request with the headers of this route and of route ${other.name} would match both`,
+    problem: `a request with the headers of this route and of route ${other.name} would match both`,
     hint: 'list the headers of one of them in withoutHeaders of the other',
   };
 }
