@@ -22,7 +22,7 @@ import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
-import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
+import { ProxyProtocolPeers } from './proxy-protocol.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
