@@ -34,7 +34,7 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'linear: each run of underscores is tried once, from the letter before it',
   },
   {
-    file: 'kubernetes/injector/injector-server-schema.ts',
+    file: 'kubernetes/injector/injector-config.ts',
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
     reason: 'reads the config only',
   },
