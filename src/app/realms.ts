@@ -15,26 +15,27 @@ interface RealmsLimits extends HashPoolLimits {
   readonly memory: Bytes | undefined;
 }
 
-/** Reports for the metrics. */
-interface RealmsEvents {
-  onCache(outcome: CacheOutcome): void;
-  /** After each read of a realm's users. */
-  onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
-  /** Whether the users of all realms were read without an error. */
-  onRead(isSuccessful: boolean): void;
-}
-
 /** Lives as long as the gate; a reload replaces the users of its verifiers. */
 export class Realms {
   readonly #limits: RealmsLimits;
   readonly #pool: HashPool;
   readonly #clock: Clock;
-  readonly #events: RealmsEvents;
+  readonly #events;
   /** Realms whose last read had an error. */
   readonly #broken = new Set<string>();
   #verifiers = new Map<string, PasswordVerifier>();
 
-  constructor(limits: RealmsLimits, clock: Clock, events: RealmsEvents) {
+  constructor(
+    limits: RealmsLimits,
+    clock: Clock,
+    events: {
+      onCache(outcome: CacheOutcome): void;
+      /** After each read of a realm's users. */
+      onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+      /** Whether the users of all realms were read without an error. */
+      onRead(isSuccessful: boolean): void;
+    },
+  ) {
     this.#limits = limits;
     this.#pool = new HashPool(limits);
     this.#clock = clock;

@@ -7,17 +7,6 @@ import type { Gate } from '../gate.ts';
 import type { FromWorker, TaskResult, ToWorker, WorkerTask } from './messages.ts';
 import { type ExplanationLines, takeReport, type WorkerReport } from './report.ts';
 
-/** The parts of a worker. */
-interface WorkerLinkParts {
-  readonly port: MessagePort;
-  readonly gate: Gate;
-  readonly clock: Clock;
-  /** Filled by the gate. */
-  readonly explanations: ExplanationLines[];
-  readonly flush: () => void;
-  readonly flushed: SharedArrayBuffer;
-}
-
 /**
  * A report also shows that the worker is not stuck. Each decision in it costs 6 µs of CPU, and a report has no more of them than the journal
  * keeps: a longer interval costs less under load. The admin port asks for a report when it shows anything.
@@ -31,12 +20,20 @@ const MAX_UNWRITTEN = 2 * 1024 * 1024;
 
 /** The connection of a worker to the main thread. */
 export class WorkerLink {
-  readonly #parts: WorkerLinkParts;
+  readonly #parts;
   readonly #cancelReports: CancelTimer;
   /** The main thread has not received the last report: a busy one must not collect them. */
   #isReporting = false;
 
-  constructor(parts: WorkerLinkParts) {
+  constructor(parts: {
+    readonly port: MessagePort;
+    readonly gate: Gate;
+    readonly clock: Clock;
+    /** Filled by the gate. */
+    readonly explanations: ExplanationLines[];
+    readonly flush: () => void;
+    readonly flushed: SharedArrayBuffer;
+  }) {
     this.#parts = parts;
     this.#cancelReports = parts.clock.every(REPORT_INTERVAL_MS, () => this.#report());
     onEvent(parts.port, 'message', (message: ToWorker) => this.#onMessage(message));

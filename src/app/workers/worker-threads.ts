@@ -14,53 +14,36 @@ import type { OtherWorkers } from './other-workers.ts';
 import type { WorkerReport } from './report.ts';
 import type { JoinedPorts } from './share.ts';
 
-/** How the threads are started, and what they pass on. */
-interface WorkerThreadsParts {
-  /** Of all workers, including the first. */
-  readonly count: number;
-  /** The module that starts a worker (cli/main.ts, or its bundle). */
-  readonly entry: URL;
-  readonly file: string;
-  readonly overrides: Overrides;
-  readonly clock: Clock;
-  /** How long a drain may take. */
-  readonly drainTimeout: Milliseconds;
-  /** Complete lines of the log. */
-  readonly onLines: (text: string) => void;
-  /** A worker, counted from 1, ended or had an exception that nothing handled. */
-  readonly onLost: (worker: number, message: string) => void;
-}
-
 /** A scrape must not wait longer for a worker that is busy. */
 const COLLECT_TIMEOUT_MS: Milliseconds = 1_000;
 /** The files of a config may be on a slow disk. */
 const PREPARE_TIMEOUT_MS: Milliseconds = 10_000;
 const MIB = 1024 * 1024;
 
-/** How a thread is started, and what it passes on. */
-interface WorkerThreadParts {
-  /** The module that starts a worker. */
-  readonly entry: URL;
-  readonly start: Omit<WorkerStart, 'kind' | 'lines' | 'flushed'>;
-  readonly clock: Clock;
-  /** The limit of its heap. */
-  readonly heapMebibytes: number;
-  readonly onLines: (text: string) => void;
-  readonly onReport: (report: WorkerReport) => void;
-  /** It ended, or had an exception that nothing handled: called once. */
-  readonly onLost: (message: string) => void;
-}
-
 /** Time for a worker to pass on its last lines while the process exits. */
 const FLUSH_TIMEOUT_MS: Milliseconds = 200;
 
 /** All of them. */
 export class WorkerThreads implements OtherWorkers {
-  readonly #parts: WorkerThreadsParts;
+  readonly #parts;
   #threads: readonly WorkerThread[] = [];
   #receive: (report: WorkerReport) => void = () => undefined;
 
-  constructor(parts: WorkerThreadsParts) {
+  constructor(parts: {
+    /** Of all workers, including the first. */
+    readonly count: number;
+    /** The module that starts a worker (cli/main.ts, or its bundle). */
+    readonly entry: URL;
+    readonly file: string;
+    readonly overrides: Overrides;
+    readonly clock: Clock;
+    /** How long a drain may take. */
+    readonly drainTimeout: Milliseconds;
+    /** Complete lines of the log. */
+    readonly onLines: (text: string) => void;
+    /** A worker, counted from 1, ended or had an exception that nothing handled. */
+    readonly onLost: (worker: number, message: string) => void;
+  }) {
     this.#parts = parts;
   }
 
@@ -169,7 +152,7 @@ export class WorkerThreads implements OtherWorkers {
 
 /** A worker, as the main thread sees it: its thread, the tasks that it has, its reports and lines of the log. */
 class WorkerThread {
-  readonly #parts: WorkerThreadParts;
+  readonly #parts;
   readonly #thread: Worker;
   readonly #lines: MessageChannel;
   readonly #flushed = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
@@ -186,7 +169,18 @@ class WorkerThread {
   gauges: Gauges = new Map();
   #stuckFor: Milliseconds | undefined;
 
-  constructor(parts: WorkerThreadParts) {
+  constructor(parts: {
+    /** The module that starts a worker. */
+    readonly entry: URL;
+    readonly start: Omit<WorkerStart, 'kind' | 'lines' | 'flushed'>;
+    readonly clock: Clock;
+    /** The limit of its heap. */
+    readonly heapMebibytes: number;
+    readonly onLines: (text: string) => void;
+    readonly onReport: (report: WorkerReport) => void;
+    /** It ended, or had an exception that nothing handled: called once. */
+    readonly onLost: (message: string) => void;
+  }) {
     this.#parts = parts;
     this.#heardAt = parts.clock.monotonic();
     this.#ready = new Promise((resolve, reject) => {

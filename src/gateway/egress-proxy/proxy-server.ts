@@ -37,18 +37,6 @@ interface ProxyHandler {
   rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
-/** The dependencies of the port. */
-interface ProxyServerParts {
-  readonly address: ListenAddress;
-  readonly limits: LimitsConfig;
-  readonly tls: TlsContexts | undefined;
-  readonly clock: Clock;
-  readonly memory: ListenMemory;
-  readonly handler: ProxyHandler;
-  readonly onLimit: OnLimit;
-  readonly onConnections: (delta: 1 | -1) => void;
-}
-
 /** A destination, and the target that it gets. */
 interface ProxyTarget {
   readonly destination: Destination;
@@ -62,7 +50,7 @@ const EXAMPLE = 'write http://host/path, or CONNECT host:port';
 
 /** The listening proxy port. */
 export class ProxyServer {
-  readonly #parts: ProxyServerParts;
+  readonly #parts;
   readonly #server: Server | TlsServer;
   readonly #listener: Listener;
   readonly #clientErrors: ClientErrors;
@@ -73,7 +61,16 @@ export class ProxyServer {
   readonly #responses = new Map<Socket, ServerResponse>();
   #phase: ListenPhase = 'open';
 
-  constructor(parts: ProxyServerParts) {
+  constructor(parts: {
+    readonly address: ListenAddress;
+    readonly limits: LimitsConfig;
+    readonly tls: TlsContexts | undefined;
+    readonly clock: Clock;
+    readonly memory: ListenMemory;
+    readonly handler: ProxyHandler;
+    readonly onLimit: OnLimit;
+    readonly onConnections: (delta: 1 | -1) => void;
+  }) {
     const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
     this.#clientErrors = new ClientErrors({

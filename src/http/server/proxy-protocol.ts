@@ -5,17 +5,6 @@ import { type IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 
-/** The settings of the port. */
-interface ProxyProtocolOptions {
-  /** The balancers whose connections start with the header; all other connections are direct. */
-  readonly from: IpRanges;
-  /** TLS follows the header. */
-  readonly isTls: boolean;
-  /** The time limit for the whole header. */
-  readonly timeout: Milliseconds;
-  readonly clock: Clock;
-}
-
 /** The callbacks for a connection. */
 interface ProxyHeaderHandler {
   /** The remaining bytes are HTTP or TLS. */
@@ -61,7 +50,20 @@ export class ProxyProtocolPeers {
   /** By connection key while the connection is open: TLS wraps the socket, and the wrapper has the same key. */
   readonly #byKey = new Map<string, string>();
 
-  constructor({ from, isTls, timeout, clock }: ProxyProtocolOptions) {
+  constructor({
+    from,
+    isTls,
+    timeout,
+    clock,
+  }: {
+    /** The balancers whose connections start with the header; all other connections are direct. */
+    readonly from: IpRanges;
+    /** TLS follows the header. */
+    readonly isTls: boolean;
+    /** The time limit for the whole header. */
+    readonly timeout: Milliseconds;
+    readonly clock: Clock;
+  }) {
     this.#from = from;
     this.#isTls = isTls;
     this.#timeout = timeout;

@@ -6,15 +6,6 @@ import type { BodyAbsence, JournalBody } from './journal.ts';
 export const BODY_OVERHEAD_BYTES = 512;
 const SWEEP_INTERVAL_MS: Milliseconds = 1_000;
 
-/** The dependencies of the bodies. */
-interface StoredBodiesParts {
-  readonly clock: Clock;
-  /** For all bodies, counted as allocated. */
-  readonly maxBytes: number;
-  /** A body was removed before its time, because newer ones needed the memory. */
-  readonly onEvicted: () => void;
-}
-
 /** The stored part of one body. */
 export interface RecordedBody {
   /** It is copied. */
@@ -41,13 +32,19 @@ interface BlockSegment {
 
 /** The bodies of all routes. If they need too much memory, the oldest of the route that has most are removed: a busy route must not push out the others. */
 export class StoredBodies {
-  readonly #parts: StoredBodiesParts;
+  readonly #parts;
   readonly #routes = new Map<string, RouteBodies>();
   readonly #memory = new BlockMemory();
   #bytes = 0;
   #cancelSweep: CancelTimer | undefined;
 
-  constructor(parts: StoredBodiesParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    /** For all bodies, counted as allocated. */
+    readonly maxBytes: number;
+    /** A body was removed before its time, because newer ones needed the memory. */
+    readonly onEvicted: () => void;
+  }) {
     this.#parts = parts;
   }
 

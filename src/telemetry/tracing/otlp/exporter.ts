@@ -5,23 +5,6 @@ import type { Span, SpanAttributes } from '../span.ts';
 import type { SpanOutcome } from '../tracing-metrics.ts';
 import type { PostSpans } from './post.ts';
 
-/** Options of the exporter. */
-interface ExporterOptions {
-  readonly source: SpanSource;
-  /** The longest time that a span waits for a batch. */
-  readonly interval: Milliseconds;
-  readonly maxQueued: number;
-}
-
-/** Callbacks of the exporter. */
-interface ExporterEvents {
-  onSpans(outcome: SpanOutcome, count: number): void;
-  /** Called when exports start to fail. */
-  onFailure(message: string): void;
-  /** Called when exports succeed again. */
-  onRecovery(): void;
-}
-
 /** The batch size of the OpenTelemetry SDKs. */
 const BATCH_SIZE = 512;
 /** Delays between attempts to send a batch; after the last one it is dropped. */
@@ -32,8 +15,8 @@ const REJECTED_SHARE = 0.5;
 
 /** The queue of spans and its consumer. */
 export class SpanExporter {
-  readonly #options: ExporterOptions;
-  readonly #events: ExporterEvents;
+  readonly #options;
+  readonly #events;
   readonly #post: PostSpans;
   readonly #clock: Clock;
   #queue: Span[] = [];
@@ -43,7 +26,23 @@ export class SpanExporter {
   #isFailing = false;
   #isClosing = false;
 
-  constructor(options: ExporterOptions, post: PostSpans, clock: Clock, events: ExporterEvents) {
+  constructor(
+    options: {
+      readonly source: SpanSource;
+      /** The longest time that a span waits for a batch. */
+      readonly interval: Milliseconds;
+      readonly maxQueued: number;
+    },
+    post: PostSpans,
+    clock: Clock,
+    events: {
+      onSpans(outcome: SpanOutcome, count: number): void;
+      /** Called when exports start to fail. */
+      onFailure(message: string): void;
+      /** Called when exports succeed again. */
+      onRecovery(): void;
+    },
+  ) {
     this.#options = options;
     this.#post = post;
     this.#clock = clock;
