@@ -17,20 +17,6 @@ import { EXIT, type Io } from './io.ts';
 /** Requests without a route, and those of the forward proxy; no config can have such a name. */
 const SPECIAL: readonly string[] = ['_unmatched', '_proxy'];
 
-interface ListRequestsOptions extends AdminOptions {
-  readonly route?: string;
-  readonly outcome?: readonly string[];
-  readonly reason?: string;
-  readonly status?: string;
-  readonly client?: string;
-  readonly type?: string;
-  readonly id?: string;
-  readonly from?: string;
-  readonly to?: string;
-  readonly limit: string;
-  readonly follow?: true;
-}
-
 const NAME = 'requests';
 const PATH = '/deliveries';
 const REQUEST_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -62,7 +48,23 @@ export function addRequests(program: Command, io: Io, setExit: (code: number) =>
     .action(async (id, options) => setExit(await runAdminCommand(NAME, options, io, (client) => show(client, id, options, io))));
 }
 
-async function list(client: ApiClient, options: ListRequestsOptions, io: Io): Promise<number> {
+async function list(
+  client: ApiClient,
+  options: AdminOptions & {
+    readonly route?: string;
+    readonly outcome?: readonly string[];
+    readonly reason?: string;
+    readonly status?: string;
+    readonly client?: string;
+    readonly type?: string;
+    readonly id?: string;
+    readonly from?: string;
+    readonly to?: string;
+    readonly limit: string;
+    readonly follow?: true;
+  },
+  io: Io,
+): Promise<number> {
   const { route, outcome = [], reason, status, client: address, type, id, format, follow } = options;
   if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
   const query = new URLSearchParams();
@@ -126,7 +128,7 @@ function toWords(code: string): string {
   return code.replaceAll('_', ' ');
 }
 
-async function show(client: ApiClient, id: string, { format }: Pick<ListRequestsOptions, 'format'>, io: Io): Promise<number> {
+async function show(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
   const request = REQUEST_ID.test(id) ? id : await findRequest(client, id);
   const detail = (await client.request('GET', `${PATH}/${toSegment(request)}`)) as DeliveryDetail;
   io.stdout(format === 'json' ? formatJson(detail) : formatDetail(detail));
