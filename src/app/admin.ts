@@ -6,7 +6,7 @@ import { createForgetEndpoint, type ForgettingRoute } from '../admin/api/forget.
 import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts';
 import { createAttemptsEndpoint, createCapturesEndpoints, createJournalEndpoint } from '../admin/api/journal.ts';
 import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
-import { createLeaveEndpoint, type LeaveParts } from '../admin/api/leave.ts';
+import { createLeaveEndpoint } from '../admin/api/leave.ts';
 import type { ConsoleParts, OutgoingOperations } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';
@@ -16,7 +16,6 @@ import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds
 import { readSecret } from '../config/sources/secrets.ts';
 import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { findTokenProblem } from '../core/bearer-token.ts';
-import type { Clock } from '../core/clock.ts';
 import { toErrorSummary } from '../core/errors.ts';
 import { toLocalTarget } from '../core/listen-address.ts';
 import type { Secret } from '../core/secret.ts';
@@ -43,8 +42,9 @@ export interface AdminTokenRead {
 }
 
 /** The dependencies of the admin port. */
-export interface AdminParts extends HealthParts, LeaveParts {
-  readonly clock: Clock;
+export interface AdminParts extends HealthParts {
+  /** From now on each connection is closed after its next response. */
+  readonly leave: () => void;
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;

@@ -7,11 +7,6 @@ import { toBasicChallenge } from '../users/basic.ts';
 import { type BasicGateParts, buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
 
-/** The dependencies of the check. */
-export interface PortPasswordParts extends BasicGateParts {
-  readonly metrics: Pick<Metrics, 'route'>;
-}
-
 /** The users of a port (HTTP Basic). */
 interface PortPassword extends PasswordGate {
   /** For `WWW-Authenticate`. */
@@ -25,7 +20,11 @@ export function toPortLabels(name: string, basic: PortBasicConfig | undefined): 
 }
 
 /** Counts logins as decisions of the route `name`. The caller checks that passwords do not cross a network in clear text. */
-export function buildPortPassword(name: string, basic: PortBasicConfig, parts: PortPasswordParts): PortPassword {
+export function buildPortPassword(
+  name: string,
+  basic: PortBasicConfig,
+  parts: BasicGateParts & { readonly metrics: Pick<Metrics, 'route'> },
+): PortPassword {
   const { metrics } = parts;
   // The series exist only once the routes are set.
   const onUsed = { keyUsed: (key: string, at: number) => metrics.route(name).keyUsed(key, at) };

@@ -11,27 +11,24 @@ const HEX = /^[0-9a-f]{4,}: ((?:[0-9a-f]{2} ){1,16})/;
 /** TLS records, which are ignored. */
 const SSL = /=> Send SSL/;
 
-/** Options for reading a capture. */
-interface CaptureOptions {
-  readonly inputFormat?: string;
-  /** Number of the request in a HAR file, from 1. */
-  readonly entry?: string;
-}
-
-const READERS: Readonly<Record<string, (bytes: Buffer, options: CaptureOptions, readFile: ReadNamedFile) => Captured>> = {
+const READERS: Readonly<Record<string, (bytes: Buffer, readFile: ReadNamedFile, entry: string | undefined) => Captured>> = {
   http: readHttp,
-  har: (bytes, { entry }) => readHar(bytes, entry),
-  curl: (bytes, _options, readFile) => readCurl(bytes, readFile),
+  har: (bytes, _readFile, entry) => readHar(bytes, entry),
+  curl: readCurl,
   trace: readTrace,
 };
 
-/** Reads a capture; throws usageError if it is not one. */
-export function readCaptured(bytes: Buffer, options: CaptureOptions, readFile: ReadNamedFile): Captured {
-  const format = options.inputFormat ?? detect(bytes);
+/** Reads a capture; throws usageError if it is not one. `entry`: number of the request in a HAR file, from 1. */
+export function readCaptured(
+  bytes: Buffer,
+  { inputFormat, entry }: { readonly inputFormat?: string; readonly entry?: string },
+  readFile: ReadNamedFile,
+): Captured {
+  const format = inputFormat ?? detect(bytes);
   const read = READERS[format];
   if (read === undefined) throw usageError(`--input-format ${format} is not one of ${Object.keys(READERS).join(', ')}`);
-  if (options.entry !== undefined && format !== 'har') throw usageError('--entry is only for HAR files');
-  return read(bytes, options, readFile);
+  if (entry !== undefined && format !== 'har') throw usageError('--entry is only for HAR files');
+  return read(bytes, readFile, entry);
 }
 
 const DETECTION_BYTES = 4_096;

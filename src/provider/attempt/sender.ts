@@ -20,7 +20,7 @@ import type { Delivery } from '../queue/delivery-queue.ts';
 import { type AttemptResult, findRetryAfter, type Sender, toOutcome } from './attempt.ts';
 
 /** The settings that a reload can change. */
-export interface SenderSettings {
+interface SenderSettings {
   readonly rules: EgressRules;
   /** CAs in PEM that may issue certificates of endpoints; undefined: those of Node. */
   readonly ca?: string | undefined;

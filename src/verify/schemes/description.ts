@@ -63,7 +63,7 @@ export interface SortedFormPiece {
 }
 
 /** The SHA-256 of the body. */
-export interface BodyDigestPiece {
+interface BodyDigestPiece {
   readonly bodySha256: 'hex' | 'base64';
 }
 
@@ -107,7 +107,7 @@ export type IdSource =
   | { readonly claim: string };
 
 /** One part of a header's value, counted from 0. */
-export interface HeaderPart {
+interface HeaderPart {
   readonly separator: string;
   readonly index: number;
 }
@@ -145,15 +145,6 @@ export type HandshakeName =
   | 'trello'
   | 'woocommerce';
 
-/** The parts that each entry of a signature header consists of. */
-export interface SignatureParts {
-  readonly separator: string;
-  /** The number of parts; entries with another number are ignored. */
-  readonly count: number;
-  /** Which part is the signature, counted from 0. */
-  readonly signature: number;
-}
-
 /** Where signatures are, and their format. */
 export interface SignatureDescription {
   /** Empty if the signature is in the query or in the body. */
@@ -174,13 +165,19 @@ export interface SignatureDescription {
   /** Separator of the entries, if the value can contain several. */
   readonly list?: ListSeparator;
   /** If each entry has several parts, such as the public key and the signature. */
-  readonly parts?: SignatureParts;
+  readonly parts?: {
+    readonly separator: string;
+    /** The number of parts; entries with another number are ignored. */
+    readonly count: number;
+    /** Which part is the signature, counted from 0. */
+    readonly signature: number;
+  };
   /** Entries of other forms are ignored. */
   readonly forms: readonly SignatureForm[];
 }
 
 /** Separators of lists. */
-export type ListSeparator = ',' | ';' | ' ' | '&' | '|' | ':';
+type ListSeparator = ',' | ';' | ' ' | '&' | '|' | ':';
 
 /** Whether requests carry the secret itself in place of a signature. */
 export function isToken({ content, forms }: SignatureDescription): boolean {
@@ -202,7 +199,7 @@ export interface TimestampDescription {
 }
 
 /** The sender's secrets. */
-export interface SecretDescription {
+interface SecretDescription {
   /** Used if the config sets no encoding. */
   readonly encoding: SecretEncoding;
   /** Usual start of the secrets, which is part of the key. A secret without it is probably the wrong one and gets a warning. */
@@ -218,7 +215,7 @@ export interface SecretDescription {
 export type ContentShape = 'json-object' | 'json-array' | 'json-object-or-array';
 
 /** The sender, for the docs and for errors about its keys. */
-export interface SenderDescription {
+interface SenderDescription {
   readonly title: string;
   /** URL of the sender's documentation of the signature. */
   readonly docs: string;
