@@ -93,12 +93,6 @@ async function show(client: ApiClient, id: string, { format }: { readonly format
   return EXIT.ok;
 }
 
-interface RepairOptions extends FilterOptions {
-  readonly state?: readonly string[];
-  readonly dryRun?: true;
-  readonly yes?: true;
-}
-
 /** How the command speaks about an action. */
 interface ActionTexts {
   readonly description: string;
@@ -149,7 +143,7 @@ function addRepairs(
     command.action((...given: unknown[]) => {
       const [id, options] = action === 'recover' ? [undefined, given[0]] : [given[0], given[1]];
       return toRun(options as never)((client) =>
-        repair({ action, id: id as string | undefined, options: options as RepairOptions }, client, io),
+        repair({ action, id: id as string | undefined, options: options as RepairCommand['options'] }, client, io),
       );
     });
   }
@@ -159,7 +153,11 @@ function addRepairs(
 interface RepairCommand {
   readonly action: RepairVerb;
   readonly id: string | undefined;
-  readonly options: RepairOptions;
+  readonly options: FilterOptions & {
+    readonly state?: readonly string[];
+    readonly dryRun?: true;
+    readonly yes?: true;
+  };
 }
 
 async function repair(given: RepairCommand, client: ApiClient, io: Io): Promise<number> {

@@ -28,12 +28,6 @@ export interface HashProblem {
   readonly hint: string;
 }
 
-/** Optional formats. */
-export interface HashOptions {
-  /** Accepts passwords in plain text. */
-  readonly allowPlainText: boolean;
-}
-
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
 /** bcrypt ignores bytes beyond this limit, so longer passwords are rejected. */
 export const MAX_BCRYPT_BYTES = 72;
@@ -91,8 +85,11 @@ const MAX_ROUNDS = 2_000_000;
 const GOOD_ROUNDS = 50_000;
 
 /** Parses one stored hash. */
-export function parsePasswordHash(text: string, options: HashOptions): PasswordHash | HashProblem {
-  return parseBcrypt(text) ?? parseArgon2(text) ?? parseShaCrypt(text) ?? parseOld(text) ?? parseRest(text, options);
+export function parsePasswordHash(
+  text: string,
+  { allowPlainText }: { readonly allowPlainText: boolean },
+): PasswordHash | HashProblem {
+  return parseBcrypt(text) ?? parseArgon2(text) ?? parseShaCrypt(text) ?? parseOld(text) ?? parseRest(text, allowPlainText);
 }
 
 function parseBcrypt(text: string): PasswordHash | HashProblem | undefined {
@@ -150,7 +147,7 @@ function parseOld(text: string): PasswordHash | undefined {
   return undefined;
 }
 
-function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash | HashProblem {
+function parseRest(text: string, allowPlainText: boolean): PasswordHash | HashProblem {
   const hint = 'create the entry with `sidegate hash-password` or htpasswd -B';
   if (text === '') return { problem: 'the hash is missing', hint };
   const isPlain = text.startsWith(PLAIN);

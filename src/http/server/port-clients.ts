@@ -31,19 +31,11 @@ import type { IncomingBody } from './request-body.ts';
 import { interceptConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 
-/** The dependencies of PortClients. */
-export interface PortClientsParts {
-  readonly limits: Pick<
-    PortLimits,
-    'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
-  >;
-  /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
-  readonly shared: readonly string[];
-  readonly clock: Clock;
-  readonly onLimit: OnLimit;
-  readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
-  readonly memory: Pick<MemoryPressure, 'isTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'>;
-}
+/** The limits of a port for each client, and for all. */
+export type ClientLimits = Pick<
+  PortLimits,
+  'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
+>;
 
 const SWEEP_INTERVAL_MS = 1_000;
 /** The share of the memory that the TLS connections of each port may keep while memory is tight. */
@@ -93,13 +85,31 @@ export class PortClients {
   readonly #clock: Clock;
   readonly #sendTimeout: Milliseconds;
   readonly #onLimit: OnLimit;
-  readonly #memory: PortClientsParts['memory'];
+  readonly #memory;
   /** When a response started to wait for its client to read the end of it. */
   readonly #unreadSince = new WeakMap<TrackedRequest, Milliseconds>();
   readonly #stop: CancelTimer;
 
   /** Call it before `server` listens. */
-  constructor(server: Server | TlsServer, { limits, shared, clock, onLimit, tls, memory }: PortClientsParts) {
+  constructor(
+    server: Server | TlsServer,
+    {
+      limits,
+      shared,
+      clock,
+      onLimit,
+      tls,
+      memory,
+    }: {
+      readonly limits: ClientLimits;
+      /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
+      readonly shared: readonly string[];
+      readonly clock: Clock;
+      readonly onLimit: OnLimit;
+      readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
+      readonly memory: Pick<MemoryPressure, 'isTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'>;
+    },
+  ) {
     const isTls = tls !== undefined;
     this.#isTls = isTls;
     this.#shared = new IpRanges(shared);
