@@ -27,17 +27,6 @@ interface SenderSettings {
   readonly proxy?: TunnelProxy | undefined;
 }
 
-export interface SenderParts extends SenderSettings {
-  readonly clock: Clock;
-  /** For `User-Agent`. */
-  readonly version: string;
-  readonly resolve: Resolve;
-  /** Never connected to, even if their addresses are allowed. */
-  readonly ownPorts: Pick<OwnPorts, 'has'>;
-  /** Redirects a connection to a checked address; for tests. */
-  readonly detour?: ((address: string) => string) | undefined;
-}
-
 interface CompiledEndpoint {
   readonly endpoint: Endpoint;
   readonly path: string;
@@ -78,7 +67,22 @@ export class HttpSender implements Sender {
   readonly #endpoints = new Map<string, CompiledEndpoint | UnusableEndpoint>();
   #isClosed = false;
 
-  constructor({ version, ca, proxy, detour, ...parts }: SenderParts) {
+  constructor({
+    version,
+    ca,
+    proxy,
+    detour,
+    ...parts
+  }: SenderSettings & {
+    readonly clock: Clock;
+    /** For `User-Agent`. */
+    readonly version: string;
+    readonly resolve: Resolve;
+    /** Never connected to, even if their addresses are allowed. */
+    readonly ownPorts: Pick<OwnPorts, 'has'>;
+    /** Redirects a connection to a checked address; for tests. */
+    readonly detour?: ((address: string) => string) | undefined;
+  }) {
     this.#version = version;
     this.#settings = { rules: parts.rules, ca };
     this.#context = createEndpointContext(ca);
