@@ -9,15 +9,9 @@ import { UserSet } from '../users/user-set.ts';
 import { type CacheOutcome, PasswordVerifier } from '../users/verifier.ts';
 import type { RealmRead } from './users.ts';
 
-/** How much of the machine password hashing may use. */
-interface RealmsLimits extends HashPoolLimits {
-  /** Memory of all threads; undefined: no limit. */
-  readonly memory: Bytes | undefined;
-}
-
 /** Lives as long as the gate; a reload replaces the users of its verifiers. */
 export class Realms {
-  readonly #limits: RealmsLimits;
+  readonly #limits;
   readonly #pool: HashPool;
   readonly #clock: Clock;
   readonly #events;
@@ -26,7 +20,11 @@ export class Realms {
   #verifiers = new Map<string, PasswordVerifier>();
 
   constructor(
-    limits: RealmsLimits,
+    /** How much of the machine password hashing may use. */
+    limits: HashPoolLimits & {
+      /** Memory of all threads; undefined: no limit. */
+      readonly memory: Bytes | undefined;
+    },
     clock: Clock,
     events: {
       onCache(outcome: CacheOutcome): void;

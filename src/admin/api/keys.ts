@@ -100,16 +100,13 @@ function toText(at: EpochMilliseconds | undefined): string | null {
   return at === undefined ? null : toInstant(at);
 }
 
-/** Access to the offered tokens. */
-interface OfferedTokenSource {
+/** Builds `GET /handshakes` and `DELETE /handshakes`: secrets that senders offered, which an operator must enter at the sender. */
+export function createHandshakesEndpoints(tokens: {
   /** Newest first. */
   list(): readonly object[];
   /** Deletes all and returns how many there were. */
   clear(): number;
-}
-
-/** Builds `GET /handshakes` and `DELETE /handshakes`: secrets that senders offered, which an operator must enter at the sender. */
-export function createHandshakesEndpoints(tokens: OfferedTokenSource): AdminEndpoint[] {
+}): AdminEndpoint[] {
   return [
     { path: '/handshakes', method: 'GET', isOpen: false, respond: () => toJson({ tokens: tokens.list() }) },
     { path: '/handshakes', method: 'DELETE', isOpen: false, respond: () => toJson({ deleted: tokens.clear() }) },

@@ -12,16 +12,13 @@ const PORT = /^\d{1,5}$/;
 /** Finds the client of a request from its peer address and header. */
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
 
-/** The trusted proxies, as CIDR ranges and single addresses; none by default. */
-interface TrustedProxies {
+/** Creates the resolver. Without trusted proxies, the peer is the client. */
+export function createClientResolver(proxies: {
   /** Trusted to report the address of the client. */
   readonly address: readonly string[];
   /** Trusted to assert the identity of the client. */
   readonly identity: readonly string[];
-}
-
-/** Creates the resolver. Without trusted proxies, the peer is the client. */
-export function createClientResolver(proxies: TrustedProxies): ClientResolver {
+}): ClientResolver {
   const trusted = new IpRanges(proxies.address);
   const identity = new IpRanges(proxies.identity);
   return (rawPeer, isEncrypted, headers) => {

@@ -68,12 +68,7 @@ function Endpoints(): JSX.Element {
   );
 }
 
-interface EndpointRowProps {
-  readonly endpoint: EndpointView;
-  readonly onChange: () => void;
-}
-
-function Row({ endpoint, onChange }: EndpointRowProps): JSX.Element {
+function Row({ endpoint, onChange }: { readonly endpoint: EndpointView; readonly onChange: () => void }): JSX.Element {
   const { id, url, description, source, tenant, allTenants, disabled } = endpoint;
   const { data, reload } = usePolled<EndpointStats>(`${toEndpointPath(id)}/stats`, INTERVAL_MS);
   const onEnd = (): void => {
@@ -105,12 +100,13 @@ function Row({ endpoint, onChange }: EndpointRowProps): JSX.Element {
 }
 
 /** A failing endpoint still gets attempts; a disabled one shows the failures that led to it. */
-interface StateProps {
+function State({
+  disabled,
+  failing,
+}: {
   readonly disabled: EndpointView['disabled'];
   readonly failing: EndpointStats['failing'];
-}
-
-function State({ disabled, failing }: StateProps): JSX.Element {
+}): JSX.Element {
   const [kind, name] =
     disabled !== undefined ? ['rejected', 'disabled'] : failing === undefined ? ['forwarded', 'enabled'] : ['failed', 'failing'];
   return (
