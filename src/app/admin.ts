@@ -28,10 +28,10 @@ import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { Attempts } from '../users/attempts.ts';
 import type { OfferedTokens } from '../verify/handshakes/offered-tokens.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
+import { buildPortPassword, toPortLabels } from './basic-gate.ts';
 import { listSecrets } from './explain.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
-import { buildPortPassword, toPortLabels } from './port-password.ts';
 import type { Realms } from './realms.ts';
 import type { Reloads } from './reloads.ts';
 

@@ -14,9 +14,8 @@ import { createStoreMetrics, type StoreMetrics } from '../gateway/pipeline/store
 import { createServerMetrics, type ServerMetrics } from '../gateway/server-metrics.ts';
 import { type BodyMetrics, createBodyMetrics } from '../telemetry/journal/body-metrics.ts';
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-error-metrics.ts';
-import { createBuildInfo } from '../telemetry/metrics/build-info.ts';
 import { type Exposition, toExposition } from '../telemetry/metrics/openmetrics.ts';
-import { collectProcessMetrics } from '../telemetry/metrics/process-metrics.ts';
+import { collectProcessMetrics, createBuildInfo } from '../telemetry/metrics/process-metrics.ts';
 import { createTracingMetrics, type TracingMetrics } from '../telemetry/tracing/tracing-metrics.ts';
 import { type ConfigMetrics, createConfigMetrics } from './config-metrics.ts';
 

@@ -5,7 +5,7 @@ import { formatProblem } from '../config/schema/problem.ts';
 import { keepAlive, systemClock } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
 import { runDetached } from '../core/safe-events.ts';
-import { readClientCa } from '../kubernetes/admission/client-ca.ts';
+import { readClientCa } from '../kubernetes/admission/caller-names.ts';
 import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { RotationController } from '../kubernetes/certificates/certificate-rotation.ts';
 import { KubeClient } from '../kubernetes/client/client.ts';

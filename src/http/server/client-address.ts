@@ -1,11 +1,10 @@
 /** Finds the address of the client, the peer of the socket or what trusted proxies report, and gives each request its ID and times. */
 import { randomUUID } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
-import type { Client } from '../../core/client.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
-import type { RequestInfo } from '../../core/parsed-head.ts';
+import type { Client, RequestInfo } from '../../core/parsed-head.ts';
 
 const PORT = /^\d{1,5}$/;
 

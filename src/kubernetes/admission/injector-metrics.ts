@@ -2,9 +2,8 @@
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-error-metrics.ts';
-import { createBuildInfo } from '../../telemetry/metrics/build-info.ts';
 import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/openmetrics.ts';
-import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.ts';
+import { collectProcessMetrics, createBuildInfo } from '../../telemetry/metrics/process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
 
 /** Why a request got no review response; the API server then applies its failurePolicy. */

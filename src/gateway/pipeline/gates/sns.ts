@@ -1,10 +1,9 @@
 /** Verifies that Amazon SNS signed a message of one of the route's topics, and confirms the route's subscriptions for the app. */
 
-import type { Client } from '../../../core/client.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { VerifiedEvent } from '../../../core/event.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
+import type { Client, ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { CertificateKey } from '../../../verify/keys/certificates.ts';
 import { RemoteFailure } from '../../../verify/keys/https-get.ts';
