@@ -16,39 +16,39 @@ import { foldName, isAlike, parseStrictForm, parseStrictQuery } from './strict-f
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toQuery } from './url.ts';
 
-/** The compiled parts of a scheme that signing shares with verification, so that both read a request in the same way. */
-interface SignParts extends Pick<Scheme, 'description' | 'readHead' | 'readBody'> {
-  readonly assemble: Assemble;
-  readonly toUrls: (url: string) => readonly string[];
-}
-
 const OPTIONS = { allowDotInId: true, allowQuery: true };
 
-/** Signs a request: first with a placeholder, which is read like a received signature, then with the signature of what was read. */
-export function signAnywhere(parts: SignParts, request: SignRequest, key: EncodedKey): SignedRequest {
-  const { signature } = parts.description;
-  if (signature === undefined) throw cannotSign('this scheme has no signature');
-  const material = readSigningMaterial(parts.description, key);
-  const draft = new Draft(parts.description, signature, request);
-  const [length] = ALGORITHMS[material.algorithm].lengths;
-  const placeholder = toEntry(signature, material, ['\0'.repeat(length)]);
-  const read = readDraft(parts, draft.toRequest(placeholder), request);
-  return draft.toRequest(toEntry(signature, material, read));
-}
-
-function readDraft(
-  { readHead, readBody, assemble, toUrls }: SignParts,
-  draft: SignedRequest,
+/**
+ * Signs a request: first with a placeholder, which is read like a received signature, then with the signature of what was read. Takes the
+ * compiled parts of a scheme that signing shares with verification, so that both read a request in the same way.
+ */
+export function signAnywhere(
+  {
+    description,
+    readHead,
+    readBody,
+    assemble,
+    toUrls,
+  }: Pick<Scheme, 'description' | 'readHead' | 'readBody'> & {
+    readonly assemble: Assemble;
+    readonly toUrls: (url: string) => readonly string[];
+  },
   request: SignRequest,
-): ReturnType<ReturnType<Assemble>> & object {
-  const { headers, url, body } = draft;
+  key: EncodedKey,
+): SignedRequest {
+  const { signature } = description;
+  if (signature === undefined) throw cannotSign('this scheme has no signature');
+  const material = readSigningMaterial(description, key);
+  const draft = new Draft(description, signature, request);
+  const [length] = ALGORITHMS[material.algorithm].lengths;
+  const { headers, url, body } = draft.toRequest(toEntry(signature, material, ['\0'.repeat(length)]));
   const head = readHead(new HeaderFields([...(request.headers?.raw ?? []), ...headers.flat()]), OPTIONS, toQuery(url));
   const whole = head instanceof Refusal || readBody === undefined ? head : readBody(head, body, OPTIONS);
   if (whole instanceof Refusal) throw cannotSign(`the request cannot be signed: ${whole.detail ?? 'a signed part is missing'}`);
   const [signedUrl = ''] = toUrls(url);
   const chunks = assemble(whole, { method: request.method ?? 'POST', url, body })(signedUrl);
   if (chunks === undefined) throw cannotSign('the request cannot be signed: a signed part is missing');
-  return chunks;
+  return draft.toRequest(toEntry(signature, material, chunks));
 }
 
 /** A request with everything but the signature. */
