@@ -109,7 +109,6 @@ const ASCII_READERS: ReadonlySet<string> = new Set([
   'verify/handshakes/echo.ts',
   'verify/keys/https-get.ts',
   'verify/schemes/aliases.ts',
-  'verify/schemes/body-writer.ts',
   'verify/schemes/field-head.ts',
   'verify/schemes/head.ts',
   'verify/schemes/header-list.ts',
@@ -126,9 +125,9 @@ const ASCII_READERS: ReadonlySet<string> = new Set([
 const JSON_READERS: ReadonlySet<string> = new Set([
   'verify/handshakes/handshake.ts',
   'verify/keys/key-set.ts',
-  'verify/schemes/body-writer.ts',
   'verify/schemes/identity.ts',
   'verify/schemes/public-keys.ts',
+  'verify/schemes/sign-anywhere.ts',
   'verify/schemes/token.ts',
 ]);
 const RULES: readonly Rule[] = [

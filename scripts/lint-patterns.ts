@@ -29,7 +29,7 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'reads statements of the source only',
   },
   {
-    file: 'kubernetes/injector/injector-server-schema.ts',
+    file: 'kubernetes/injector/injector-config.ts',
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
     reason: 'reads the config only',
   },

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
-import { warnOfVariables } from '../src/kubernetes/admission/config-checks.ts';
+import { warnOfVariables } from '../src/kubernetes/admission/advice.ts';
 import { checkNetwork } from '../src/kubernetes/doctor/check-network.ts';
 import type { Facts } from '../src/kubernetes/doctor/facts.ts';
 import type { NetworkPolicy } from '../src/kubernetes/doctor/objects.ts';

@@ -20,7 +20,7 @@ const MAX_CLIENTS = 10_000;
 const SHARE_SECONDS = 2;
 /** src/state/redis/redis-store.ts; a console reads at most so many batches a second. */
 const CONSOLE_BATCHES = 64;
-/** src/admin/console/shared-batch.ts */
+/** src/admin/console/shared-entries.ts */
 const MAX_BATCH_BYTES = 65_536;
 /** src/state/redis/client.ts */
 const REFRESH_SECONDS = 5;

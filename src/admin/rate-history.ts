@@ -20,14 +20,6 @@ export interface RouteRates {
   readonly rejected: readonly number[];
 }
 
-/** Dependencies of the history. */
-interface RateHistoryParts {
-  readonly clock: Clock;
-  /** The names of the active routes. */
-  readonly routes: () => readonly string[];
-  readonly totals: (route: string) => DecisionTotals;
-}
-
 export const RATE_INTERVAL_MS: Milliseconds = 10_000;
 /** Ten minutes. */
 export const MAX_INTERVALS = 60;
@@ -45,7 +37,7 @@ interface Samples {
 
 /** The history of all routes. */
 export class RateHistory {
-  readonly #parts: RateHistoryParts;
+  readonly #parts;
   readonly #routes = new Map<string, Samples>();
   readonly #cancel: CancelTimer;
   #sampledAt: EpochMilliseconds;
@@ -53,7 +45,12 @@ export class RateHistory {
   #turn = 0;
 
   /** Starts at once; `close` ends it. */
-  constructor(parts: RateHistoryParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    /** The names of the active routes. */
+    readonly routes: () => readonly string[];
+    readonly totals: (route: string) => DecisionTotals;
+  }) {
     this.#parts = parts;
     this.#sampledAt = parts.clock.now();
     this.#sample();

@@ -6,7 +6,7 @@ import { createForgetEndpoint, type ForgettingRoute } from '../admin/api/forget.
 import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts';
 import { createAttemptsEndpoint, createCapturesEndpoints, createJournalEndpoint } from '../admin/api/journal.ts';
 import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
-import { createLeaveEndpoint, type LeaveParts } from '../admin/api/leave.ts';
+import { createLeaveEndpoint } from '../admin/api/leave.ts';
 import type { ConsoleParts, OutgoingOperations } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';
@@ -15,7 +15,6 @@ import { AdminServer } from '../admin/server.ts';
 import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import { findTokenProblem } from '../core/bearer-token.ts';
-import type { Clock } from '../core/clock.ts';
 import { toErrorSummary } from '../core/errors.ts';
 import { toLocalTarget } from '../core/listen-address.ts';
 import { type Problem, unwrap } from '../core/problem.ts';
@@ -29,10 +28,10 @@ import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { Attempts } from '../users/attempts.ts';
 import type { OfferedTokens } from '../verify/handshakes/offered-tokens.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
+import { buildPortPassword, toPortLabels } from './basic-gate.ts';
 import { listSecrets } from './explain.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
-import { buildPortPassword, toPortLabels } from './port-password.ts';
 import type { Realms } from './realms.ts';
 import type { Reloads } from './reloads.ts';
 
@@ -43,8 +42,9 @@ export interface AdminTokenRead {
 }
 
 /** The dependencies of the admin port. */
-export interface AdminParts extends HealthParts, LeaveParts {
-  readonly clock: Clock;
+export interface AdminParts extends HealthParts {
+  /** From now on each connection is closed after its next response. */
+  readonly leave: () => void;
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;

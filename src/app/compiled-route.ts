@@ -1,11 +1,9 @@
-/** Compiles the webhook section of a route, once for each config that is loaded. */
-
+/** Compiles the webhook section of a route, once for each config that is loaded, and loads the code that stores bodies if a route needs it. */
 import type { Config, RouteConfig, WebhookConfig } from '../config/schema/config.ts';
 import { compileHandshake } from '../verify/handshakes/catalogue.ts';
 import type { Handshake } from '../verify/handshakes/handshake.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
-import type { BodyModule } from './body-module.ts';
 
 /** A webhook section, compiled. */
 export interface CompiledWebhook {
@@ -50,4 +48,14 @@ function toHandshake({ handshake, allowQuery }: WebhookConfig, scheme: Scheme): 
     allowQuery,
     scheme,
   });
+}
+
+/** The code. */
+type BodyModule = typeof import('../gateway/pipeline/body-recorders.ts');
+
+/** Undefined if no route stores bodies. */
+export async function loadBodyModule({ routes }: Pick<Config, 'routes'>): Promise<BodyModule | undefined> {
+  return routes.some(({ webhook }) => webhook?.storeBody !== undefined)
+    ? import('../gateway/pipeline/body-recorders.ts')
+    : undefined;
 }

@@ -35,19 +35,9 @@ const RELOADED_PROVIDER_KEYS: ReadonlySet<string> = new Set([
   'encryption',
 ]);
 
-/** The parts that a reload changes. */
-interface ConfigReloadsParts {
-  readonly context: GateContext;
-  readonly reloads: Reloads;
-  readonly current: () => PreparedConfig;
-  /** Activates a config in one turn of the event loop. */
-  readonly apply: (next: PreparedConfig) => void;
-  readonly toReloadParts: () => ReloadParts;
-}
-
 /** The reloads of a gate. */
 export class ConfigReloads {
-  readonly #parts: ConfigReloadsParts;
+  readonly #parts;
   readonly #others: OtherWorkers;
   #watch: Watch | undefined;
   /** Watches the files that a rejected config refers to: one that appears later, as a Secret may, can make it valid. */
@@ -56,7 +46,14 @@ export class ConfigReloads {
   /** Of a worker other than the first: it is applied when all workers have read it. */
   #next: PreparedConfig | undefined;
 
-  constructor(parts: ConfigReloadsParts) {
+  constructor(parts: {
+    readonly context: GateContext;
+    readonly reloads: Reloads;
+    readonly current: () => PreparedConfig;
+    /** Activates a config in one turn of the event loop. */
+    readonly apply: (next: PreparedConfig) => void;
+    readonly toReloadParts: () => ReloadParts;
+  }) {
     this.#parts = parts;
     this.#others = parts.context.others ?? NO_OTHER_WORKERS;
   }

@@ -14,9 +14,8 @@ import { createStoreMetrics, type StoreMetrics } from '../gateway/pipeline/store
 import { createServerMetrics, type ServerMetrics } from '../gateway/server-metrics.ts';
 import { type BodyMetrics, createBodyMetrics } from '../telemetry/journal/body-metrics.ts';
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-error-metrics.ts';
-import { type BuildOptions, createBuildInfo } from '../telemetry/metrics/build-info.ts';
 import { type Exposition, toExposition } from '../telemetry/metrics/openmetrics.ts';
-import { collectProcessMetrics } from '../telemetry/metrics/process-metrics.ts';
+import { collectProcessMetrics, createBuildInfo } from '../telemetry/metrics/process-metrics.ts';
 import { createTracingMetrics, type TracingMetrics } from '../telemetry/tracing/tracing-metrics.ts';
 import { type ConfigMetrics, createConfigMetrics } from './config-metrics.ts';
 
@@ -48,15 +47,16 @@ export interface Metrics
 }
 
 /** Creates the metrics in a new registry. */
-export function createMetrics(
-  options: BuildOptions & {
-    /** Includes process_* and nodejs_*. */
-    readonly processMetrics: boolean;
-  },
-): Metrics {
+export function createMetrics(options: {
+  readonly version: string;
+  /** The commit; undefined if it is unknown. */
+  readonly revision?: string | undefined;
+  /** Includes process_* and nodejs_*. */
+  readonly processMetrics: boolean;
+}): Metrics {
   const registry = new Registry();
   const registers = [registry];
-  createBuildInfo(registers, options);
+  createBuildInfo(registers, options.version, options.revision);
   if (options.processMetrics) collectProcessMetrics(registry);
   const routes = createRoutesMetrics(registers);
   const store = createStoreMetrics(registers);

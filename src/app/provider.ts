@@ -1,6 +1,5 @@
 /** Connects the sending side with the gate. */
 import { apiBasicOf, type Config } from '../config/schema/config.ts';
-import type { Clock } from '../core/clock.ts';
 import { toContexts } from '../gateway/server-metrics.ts';
 import type { Upstream } from '../http/client/upstream.ts';
 import type { MemoryPressure } from '../http/server/memory-guard.ts';
@@ -9,11 +8,11 @@ import type { InboxApp } from '../provider/inbox/inbox-sender.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
+import { type BasicGateParts, buildPortPassword, toPortLabels } from './basic-gate.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
-import { buildPortPassword, type PortPasswordParts, toPortLabels } from './port-password.ts';
 import { findRouteOf } from './shared-secrets.ts';
 import type { BuiltTracing } from './tracing.ts';
 import { FIRST_WORKER } from './workers/share.ts';
@@ -35,8 +34,7 @@ const DRAIN_SHARE = 0.8;
 export function buildProvider(
   ready: PreparedConfig,
   { version, providerDetour, place = FIRST_WORKER }: GateContext,
-  context: PortPasswordParts & {
-    readonly clock: Clock;
+  context: BasicGateParts & {
     readonly logger: GateLogger;
     readonly metrics: Metrics;
     readonly tracing: BuiltTracing;

@@ -10,32 +10,31 @@ import { UserSet } from '../users/user-set.ts';
 import { type CacheOutcome, PasswordVerifier } from '../users/verifier.ts';
 import type { RealmRead } from './users.ts';
 
-/** How much of the machine password hashing may use. */
-interface RealmsLimits extends HashPoolLimits {
-  /** Memory of all threads; undefined: no limit. */
-  readonly memory: Bytes | undefined;
-}
-
-/** Reports for the metrics. */
-interface RealmsEvents {
-  onCache(outcome: CacheOutcome): void;
-  /** After each read of a realm's users. */
-  onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
-  /** Whether the users of all realms were read without an error. */
-  onRead(isSuccessful: boolean): void;
-}
-
 /** Lives as long as the gate; a reload replaces the users of its verifiers. */
 export class Realms {
-  readonly #limits: RealmsLimits;
+  readonly #limits;
   readonly #pool: HashPool;
   readonly #clock: Clock;
-  readonly #events: RealmsEvents;
+  readonly #events;
   /** Realms whose last read had an error. */
   readonly #broken = new Set<string>();
   #verifiers = new Map<string, PasswordVerifier>();
 
-  constructor(limits: RealmsLimits, clock: Clock, events: RealmsEvents) {
+  constructor(
+    /** How much of the machine password hashing may use. */
+    limits: HashPoolLimits & {
+      /** Memory of all threads; undefined: no limit. */
+      readonly memory: Bytes | undefined;
+    },
+    clock: Clock,
+    events: {
+      onCache(outcome: CacheOutcome): void;
+      /** After each read of a realm's users. */
+      onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+      /** Whether the users of all realms were read without an error. */
+      onRead(isSuccessful: boolean): void;
+    },
+  ) {
     this.#limits = limits;
     this.#pool = new HashPool(limits);
     this.#clock = clock;

@@ -11,14 +11,6 @@ import type { CompiledRoute } from './compiled-route.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 
-/** The dependencies of the remote keys. */
-interface RemoteKeysParts {
-  readonly get: HttpsGet;
-  readonly clock: Clock;
-  readonly logger: GateLogger;
-  readonly metrics: Metrics;
-}
-
 const OK = 200;
 
 /** One URL and its keys. */
@@ -38,11 +30,16 @@ interface Use {
 
 /** The remote keys of all routes. */
 export class RemoteKeys {
-  readonly #parts: RemoteKeysParts;
+  readonly #parts;
   #sources = new Map<string, Source>();
   #uses: readonly Use[] = [];
 
-  constructor(parts: RemoteKeysParts) {
+  constructor(parts: {
+    readonly get: HttpsGet;
+    readonly clock: Clock;
+    readonly logger: GateLogger;
+    readonly metrics: Metrics;
+  }) {
     this.#parts = parts;
   }
 

@@ -64,6 +64,9 @@ export interface Services {
   readonly reloads: Reloads;
 }
 
+/** Of IPv6, all networks of a site are one. */
+const toClient = (address: string): string => toSite(toClientNetwork(address));
+
 /** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
 export function buildServices(ready: PreparedConfig, context: GateContext): Services {
   const { clock, logger, createUpstream } = context;
@@ -97,11 +100,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     versions: store.versions,
     settlements,
     capacity: new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued }),
-    waiters: new ClaimWaiters(
-      limits.maxWaiting,
-      () => metrics.limitHit('waiters'),
-      (address) => toSite(toClientNetwork(address)),
-    ),
+    waiters: new ClaimWaiters(limits.maxWaiting, () => metrics.limitHit('waiters'), toClient),
     ...passwords,
     signer,
     keyEvidence: new KeyEvidence(clock, logger),

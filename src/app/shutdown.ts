@@ -11,23 +11,6 @@ import type { ListenPhase, ListenServer } from '../http/server/server.ts';
 import type { AuthzEndpoint } from './authz.ts';
 import type { GateLogger } from './log-events.ts';
 
-/** The parts that are stopped. */
-interface ShutdownParts {
-  readonly clock: Clock;
-  readonly logger: GateLogger;
-  readonly listen: ListenServer;
-  /** The forward proxy, if there is one. */
-  readonly proxy: DrainedProxy | undefined;
-  readonly authz: AuthzEndpoint | undefined;
-  readonly provider: { stopDelivering(): Promise<void>; stop(atMost: Milliseconds): Promise<void> } | undefined;
-  readonly requests: ExchangePort;
-  readonly capacity: Capacity;
-  readonly settlements: Settlements;
-  readonly store: { close(): Promise<void> };
-  readonly tracing: { close(atMost: Milliseconds): Promise<void> };
-  readonly config: Pick<Config, 'shutdown' | 'routes'>;
-}
-
 /** The forward proxy during shutdown: its port has the phases of the data port, and its tunnels count as requests. */
 export interface DrainedProxy {
   enter(phase: ListenPhase): void;
@@ -46,7 +29,21 @@ const RECORD_TIMEOUT_MS: Milliseconds = 500;
 const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
 
 /** Drains and closes everything. True if every request in flight was finished. */
-export async function drain(parts: ShutdownParts): Promise<boolean> {
+export async function drain(parts: {
+  readonly clock: Clock;
+  readonly logger: GateLogger;
+  readonly listen: ListenServer;
+  /** The forward proxy, if there is one. */
+  readonly proxy: DrainedProxy | undefined;
+  readonly authz: AuthzEndpoint | undefined;
+  readonly provider: { stopDelivering(): Promise<void>; stop(atMost: Milliseconds): Promise<void> } | undefined;
+  readonly requests: ExchangePort;
+  readonly capacity: Capacity;
+  readonly settlements: Settlements;
+  readonly store: { close(): Promise<void> };
+  readonly tracing: { close(atMost: Milliseconds): Promise<void> };
+  readonly config: Pick<Config, 'shutdown' | 'routes'>;
+}): Promise<boolean> {
   const { clock, requests, listen, authz, proxy, provider, config } = parts;
   const enter = (phase: ListenPhase): void => {
     for (const port of [listen, authz, proxy]) port?.enter(phase);
@@ -64,7 +61,14 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
     config.shutdown.drain,
     Promise.all([requests.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
   );
-  if (!isFinished) await giveUp(parts);
+  if (!isFinished) {
+    const tunnels = proxy?.tunnels ?? 0;
+    parts.logger.warn('drain_incomplete', { requests: requests.inFlight + (proxy?.inFlight ?? 0) - tunnels, tunnels });
+    // Claims of requests that wait for capacity are released, all others are held until their leases expire.
+    parts.capacity.close();
+    // One turn of the loop lets the released ones reach the settlements.
+    await pause(clock, 0);
+  }
   await parts.settlements.drain(SETTLE_TIMEOUT_MS);
   // After the requests: those of routes with an inbox are stored in its queue. Before the pools of the apps are closed.
   await provider?.stop(Math.max(0, Math.min(API_DRAIN_MS, endsAt - clock.monotonic())));
@@ -74,16 +78,6 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   await within(clock, RECORD_TIMEOUT_MS, Promise.all([proxy?.idle()]));
   await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_TIMEOUT_MS)]);
   return isFinished;
-}
-
-/** The drain timed out: claims of requests that wait for capacity are released, all others are held until their leases expire. */
-async function giveUp(parts: ShutdownParts): Promise<void> {
-  const { requests, proxy } = parts;
-  const tunnels = proxy?.tunnels ?? 0;
-  parts.logger.warn('drain_incomplete', { requests: requests.inFlight + (proxy?.inFlight ?? 0) - tunnels, tunnels });
-  parts.capacity.close();
-  // One turn of the loop lets the released ones reach the settlements.
-  await pause(parts.clock, 0);
 }
 
 const LOOK_INTERVAL_MS: Milliseconds = 250;

@@ -24,23 +24,6 @@ import { toRouteLabels } from './routes.ts';
 import type { WatchedTlsPort } from './watched-sources.ts';
 import type { JoinedPorts } from './workers/share.ts';
 
-/** The dependencies of the ports. */
-interface SidePortParts {
-  readonly clock: Clock;
-  readonly logger: GateLogger;
-  readonly journal: Journal;
-  readonly metrics: Metrics;
-  readonly tracing: Tracing;
-  readonly realms: Realms;
-  readonly attempts: Attempts;
-  /** Finds the route of a request. */
-  readonly find: ExchangeParts['find'];
-  readonly memory: ServerMemory;
-  readonly provider: RunningProvider | undefined;
-  /** For tests: resolves names. */
-  readonly resolve?: Resolve | undefined;
-}
-
 /** The ports that the config has. */
 export interface SidePorts {
   readonly proxy: ForwardProxy | undefined;
@@ -57,7 +40,24 @@ export function toAllLabels(config: Config): GateRouteLabels[] {
 }
 
 /** Builds the ports; they do not listen yet. */
-export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, parts: SidePortParts): SidePorts {
+export function buildSidePorts(
+  { loaded, proxyTls, authzTls }: PreparedConfig,
+  parts: {
+    readonly clock: Clock;
+    readonly logger: GateLogger;
+    readonly journal: Journal;
+    readonly metrics: Metrics;
+    readonly tracing: Tracing;
+    readonly realms: Realms;
+    readonly attempts: Attempts;
+    /** Finds the route of a request. */
+    readonly find: ExchangeParts['find'];
+    readonly memory: ServerMemory;
+    readonly provider: RunningProvider | undefined;
+    /** For tests: resolves names. */
+    readonly resolve?: Resolve | undefined;
+  },
+): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
   const { clock, logger, journal, metrics, tracing, realms, attempts, find, memory, resolve } = parts;
   const proxyContexts = toContexts('proxy.tls', proxyTls, metrics);

@@ -58,7 +58,7 @@ export function openStore(
     onAttemptsFull(): void;
   },
 ): OpenedStore {
-  const attempts = createMemoryAttempts(clock, { maxKeys: MAX_ATTEMPT_KEYS, onFull: () => events.onAttemptsFull() });
+  const attempts = createMemoryAttempts(clock, MAX_ATTEMPT_KEYS, () => events.onAttemptsFull());
   if (settings.redis !== undefined) {
     const store = createRedisStore(settings.redis, events, clock);
     const shared = withBanCache(store, clock, { maxBans: MAX_ATTEMPT_KEYS });

@@ -14,10 +14,6 @@ import { EXIT, type Io } from './io.ts';
 
 type SetExit = (code: number) => void;
 
-interface FormatOptions {
-  readonly format: string;
-}
-
 interface SettingOptions extends SecretArguments {
   readonly id?: string;
   readonly url?: string;
@@ -92,7 +88,7 @@ function withSettings(command: Command): Command {
     .option('--settings <file>', 'JSON file with settings as in the API; - for standard input');
 }
 
-async function list(client: ApiClient, { format }: FormatOptions, io: Io): Promise<number> {
+async function list(client: ApiClient, { format }: { readonly format: string }, io: Io): Promise<number> {
   const all = await readPages<EndpointView>(client, PATH, new URLSearchParams(), {
     limit: Number.POSITIVE_INFINITY,
     position: 'iterator',
@@ -110,7 +106,7 @@ async function list(client: ApiClient, { format }: FormatOptions, io: Io): Promi
   return EXIT.ok;
 }
 
-async function show(client: ApiClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
+async function show(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
   const endpoint = (await client.request('GET', toPath(id))) as EndpointView;
   io.stdout(format === 'json' ? formatJson(endpoint) : formatEndpoint(endpoint));
   return EXIT.ok;
@@ -168,7 +164,7 @@ async function test(client: ApiClient, id: string, io: Io): Promise<number> {
   return EXIT.ok;
 }
 
-async function stats(client: ApiClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
+async function stats(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
   const found = (await client.request('GET', `${toPath(id)}/stats`)) as EndpointStats;
   const { failures, since, lastAttempt, pausedUntil } = found.failing ?? {};
   const text = () =>

@@ -12,16 +12,6 @@ import { openRequest, parseHttpUrl, readCa, readText } from './http-request.ts';
 import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
-/** Options of the command. */
-interface ForgetOptions {
-  readonly config: string;
-  readonly route: string;
-  readonly id: string;
-  readonly admin?: string;
-  readonly ca?: string;
-  readonly timeout: string;
-}
-
 interface ForgetResponse {
   readonly status: number;
   readonly text: string;
@@ -38,7 +28,17 @@ const MEANINGS: ReadonlyMap<unknown, string> = new Map([
 const MAX_RESPONSE_BYTES = 65_536;
 
 /** Exits with 0 if the ID was known. */
-export async function forgetId(options: ForgetOptions, io: Io): Promise<number> {
+export async function forgetId(
+  options: {
+    readonly config: string;
+    readonly route: string;
+    readonly id: string;
+    readonly admin?: string;
+    readonly ca?: string;
+    readonly timeout: string;
+  },
+  io: Io,
+): Promise<number> {
   const timeout = toTimeout(options.timeout);
   const loaded = await loadConfig(options.config, systemClock, { needsUpstream: false });
   if (loaded.config === undefined) {
@@ -52,7 +52,7 @@ export async function forgetId(options: ForgetOptions, io: Io): Promise<number> 
   const token = await readToken(admin);
   const url = new URL(`/routes/${encodeURIComponent(options.route)}/forget`, base);
   try {
-    return report(await post({ url, token, ca, timeout }, options.id), options, io);
+    return report(await post({ url, token, ca, timeout }, options.id), `${options.id} on ${options.route}`, io);
   } catch (thrown) {
     const why = (thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown);
     io.stderr(
@@ -62,14 +62,14 @@ export async function forgetId(options: ForgetOptions, io: Io): Promise<number> 
   }
 }
 
-function report({ status, text }: ForgetResponse, { route, id }: ForgetOptions, io: Io): number {
+function report({ status, text }: ForgetResponse, forgotten: string, io: Io): number {
   const was = status === 200 ? toState(text) : undefined;
   const meaning = MEANINGS.get(was);
   if (meaning === undefined) {
     io.stderr(`sidegate forget: ${status} ${toPrintable(text.trimEnd())}\n`);
     return EXIT.failed;
   }
-  io.stdout(`${toPrintable(`${id} on ${route}: ${was}`)}\n${meaning}\n`);
+  io.stdout(`${toPrintable(`${forgotten}: ${was}`)}\n${meaning}\n`);
   return was === 'absent' ? EXIT.failed : EXIT.ok;
 }
 

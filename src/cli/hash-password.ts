@@ -4,18 +4,19 @@ import { findPasswordProblem, type MadeHash, makeHash } from '../users/password-
 import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 
-/** Options of the command. */
-interface HashPasswordOptions {
-  readonly algorithm: string;
-  readonly cost: string;
-}
-
 const MIN_COST = 10;
 const MAX_COST = 16;
 
 /** Reads a password (from a terminal: twice, without echo), and prints `user:hash`, or only the hash. */
-export async function hashPassword(user: string | undefined, options: HashPasswordOptions, io: Io): Promise<number> {
-  const made = toMade(options);
+export async function hashPassword(
+  user: string | undefined,
+  options: {
+    readonly algorithm: string;
+    readonly cost: string;
+  },
+  io: Io,
+): Promise<number> {
+  const made = toMade(options.algorithm, options.cost);
   if (user?.includes(':')) throw usageError('a user name cannot contain a colon (RFC 7617 §2)');
   const password = await readPassword(io);
   const problem = findPasswordProblem(password, made);
@@ -25,7 +26,7 @@ export async function hashPassword(user: string | undefined, options: HashPasswo
   return EXIT.ok;
 }
 
-function toMade({ algorithm, cost }: HashPasswordOptions): MadeHash {
+function toMade(algorithm: string, cost: string): MadeHash {
   if (algorithm === 'argon2id') return { algorithm };
   if (algorithm !== 'bcrypt') throw usageError(`--algorithm ${algorithm} is not one of bcrypt, argon2id`);
   const number = Number(cost);

@@ -25,12 +25,6 @@ interface GivenOutput {
   readonly output?: string;
 }
 
-/** The format and the file of a report; undefined: standard output. */
-interface OutputOptions {
-  readonly format: string;
-  readonly output?: string;
-}
-
 /** Adds the options to a command. */
 export function withReport(command: Command, formats: ReportFormats): Command {
   const list = `${formats.slice(0, -1).join(', ')} or ${formats.at(-1)}`;
@@ -60,7 +54,7 @@ export async function runReport<O extends GivenOutput>(
   given: O,
   formats: ReportFormats,
   io: Io,
-  run: (options: O & OutputOptions, io: Io) => Promise<number>,
+  run: (options: O & { readonly format: string }, io: Io) => Promise<number>,
 ): Promise<number> {
   const format = given.format ?? formats[0];
   toChoice(format, formats, '--format');

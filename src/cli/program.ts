@@ -1,5 +1,7 @@
 /** All commands, with commander. */
 import type { Command } from 'commander';
+import { toJsonSchema } from '../config/schema/json-schema.ts';
+import { toFixturesJsonSchema } from '../diagnostics/simulate/fixtures.ts';
 import { COLLECT, createBaseProgram, parseCommand } from './base-program.ts';
 import { checkFile } from './check.ts';
 import { addCompletion } from './completion.ts';
@@ -13,13 +15,12 @@ import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { initFolder } from './init.ts';
 import { injectFiles } from './inject.ts';
-import type { Io } from './io.ts';
+import { EXIT, type Io } from './io.ts';
 import { addLogins } from './logins.ts';
 import { REPORTS, runReport, withReport, writeReport } from './output.ts';
 import { addOverview } from './overview.ts';
 import { probeEndpoint } from './probe.ts';
 import { addRequests } from './requests.ts';
-import { printSchema } from './schema.ts';
 import { printScheme } from './scheme.ts';
 import { testGate } from './self-test.ts';
 import { sendDelivery } from './send.ts';
@@ -317,4 +318,10 @@ function withSecret(command: Command): Command {
     .option('--secret-env <name>', 'environment variable with the secret')
     .option('--secret-file <file>', 'file with the secret')
     .option('--encoding <encoding>', 'encoding of the secret: utf8, base64 or hex; not needed for whsec_');
+}
+
+/** Prints the schema. */
+function printSchema({ fixtures }: { readonly fixtures?: boolean }, io: Io): number {
+  io.stdout(`${JSON.stringify(fixtures === true ? toFixturesJsonSchema() : toJsonSchema(), undefined, 2)}\n`);
+  return EXIT.ok;
 }

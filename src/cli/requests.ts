@@ -1,36 +1,21 @@
 /** `sidegate requests`: shows recent requests to a running sidegate, and why each was rejected. */
-
 import type { Command } from 'commander';
 import type { DeliveryDetail, DeliveryView } from '../admin/console/delivery-schemas.ts';
 import { OUTCOMES } from '../admin/console/stages.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
+import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { formatJson, toPrintable } from '../core/terminal.ts';
-import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
+import { type ApiClient, ApiFailure, readPages, type StreamEvent, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatMembers, formatTable } from './api-output.ts';
 import { toChoice } from './arguments.ts';
 import { COLLECT } from './base-program.ts';
-import { followRequests } from './follow-requests.ts';
 import { toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Requests without a route, and those of the forward proxy; no config can have such a name. */
 const SPECIAL: readonly string[] = ['_unmatched', '_proxy'];
-
-interface ListRequestsOptions extends AdminOptions {
-  readonly route?: string;
-  readonly outcome?: readonly string[];
-  readonly reason?: string;
-  readonly status?: string;
-  readonly client?: string;
-  readonly type?: string;
-  readonly id?: string;
-  readonly from?: string;
-  readonly to?: string;
-  readonly limit: string;
-  readonly follow?: true;
-}
 
 const NAME = 'requests';
 const PATH = '/deliveries';
@@ -63,7 +48,23 @@ export function addRequests(program: Command, io: Io, setExit: (code: number) =>
     .action(async (id, options) => setExit(await runAdminCommand(NAME, options, io, (client) => show(client, id, options, io))));
 }
 
-async function list(client: ApiClient, options: ListRequestsOptions, io: Io): Promise<number> {
+async function list(
+  client: ApiClient,
+  options: AdminOptions & {
+    readonly route?: string;
+    readonly outcome?: readonly string[];
+    readonly reason?: string;
+    readonly status?: string;
+    readonly client?: string;
+    readonly type?: string;
+    readonly id?: string;
+    readonly from?: string;
+    readonly to?: string;
+    readonly limit: string;
+    readonly follow?: true;
+  },
+  io: Io,
+): Promise<number> {
   const { route, outcome = [], reason, status, client: address, type, id, format, follow } = options;
   if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
   const query = new URLSearchParams();
@@ -127,7 +128,7 @@ function toWords(code: string): string {
   return code.replaceAll('_', ' ');
 }
 
-async function show(client: ApiClient, id: string, { format }: Pick<ListRequestsOptions, 'format'>, io: Io): Promise<number> {
+async function show(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
   const request = REQUEST_ID.test(id) ? id : await findRequest(client, id);
   const detail = (await client.request('GET', `${PATH}/${toSegment(request)}`)) as DeliveryDetail;
   io.stdout(format === 'json' ? formatJson(detail) : formatDetail(detail));
@@ -211,4 +212,109 @@ async function findRouteProblem(client: ApiClient, name: string): Promise<string
   const nearest = findNearest(name, names);
   const suggestion = nearest === undefined ? '' : `did you mean ${nearest}? `;
   return `no route is named ${name}; ${suggestion}The routes are ${names.join(', ')}`;
+}
+
+/** The requests to follow, and how to show one. */
+interface FollowedRequests {
+  readonly client: ApiClient;
+  /** Of the stream. */
+  readonly path: string;
+  /** Loads recent requests, newest first. */
+  readonly load: () => Promise<readonly DeliveryView[]>;
+  readonly show: (row: DeliveryView) => void;
+}
+
+/** Requests that the list and the stream both contain are shown once. */
+const MAX_KNOWN = 2_000;
+const RETRY_MS: Milliseconds = 1_000;
+
+/** Ends only when the reader of its output has gone, or if the API rejects it. Reconnects after an interruption. */
+async function followRequests(followed: FollowedRequests, io: Io): Promise<number> {
+  const release = keepAlive();
+  try {
+    return await new Follower(followed, io).run();
+  } finally {
+    release();
+  }
+}
+
+class Follower {
+  readonly #followed: FollowedRequests;
+  readonly #io: Io;
+  readonly #known = new Set<string>();
+  #lastId: string | undefined;
+  /** A connection that never was open is not repeated: the address is probably wrong. */
+  #hasBeenOpen = false;
+  #isLost = false;
+
+  constructor(followed: FollowedRequests, io: Io) {
+    this.#followed = followed;
+    this.#io = io;
+  }
+
+  async run(): Promise<number> {
+    for (;;) {
+      const failure = await this.#followOnce();
+      if (this.#io.outputClosed?.aborted === true) return EXIT.ok;
+      if (!this.#hasBeenOpen || (failure.status >= 400 && failure.status < 500)) throw failure;
+      if (!this.#isLost) this.#note(`${failure.message}; trying again`);
+      this.#isLost = true;
+      await pause(systemClock, RETRY_MS);
+    }
+  }
+
+  /** Resolves with the reason for the end of the stream. */
+  async #followOnce(): Promise<ApiFailure> {
+    const { client, path, load } = this.#followed;
+    const { outputClosed } = this.#io;
+    const ending = new AbortController();
+    const signal = outputClosed === undefined ? ending.signal : AbortSignal.any([ending.signal, outputClosed]);
+    try {
+      // First the stream, so that nothing is missed between it and the list.
+      const events = await client.openEvents(path, this.#lastId, signal);
+      for (const row of (await load()).toReversed()) this.#show(row);
+      this.#hasBeenOpen = true;
+      this.#isLost = false;
+      for await (const event of events) this.#receive(event);
+      return new ApiFailure('sidegate closed the stream');
+    } catch (thrown) {
+      if (thrown instanceof ApiFailure) return thrown;
+      throw thrown;
+    } finally {
+      // Else a stream whose list could not be read would stay open.
+      ending.abort();
+    }
+  }
+
+  #receive({ name, id, data }: StreamEvent): void {
+    this.#lastId = id === '' ? this.#lastId : id;
+    if (name === 'gap') this.#note(`more requests arrive than can be shown: ${toSkipped(data)} are missing here`);
+    if (name !== 'message') return;
+    const row = parseRow(data);
+    if (row === undefined) throw this.#followed.client.toStranger();
+    this.#show(row);
+  }
+
+  #show(row: DeliveryView): void {
+    if (this.#known.has(row.id)) return;
+    this.#known.add(row.id);
+    if (this.#known.size > MAX_KNOWN) for (const oldest of this.#known) if (this.#known.delete(oldest)) break;
+    this.#followed.show(row);
+  }
+
+  #note(text: string): void {
+    this.#io.stderr(`sidegate requests: ${toPrintable(text)}\n`);
+  }
+}
+
+function parseRow(data: string): DeliveryView | undefined {
+  try {
+    return JSON.parse(data) as DeliveryView;
+  } catch {
+    return undefined;
+  }
+}
+
+function toSkipped(data: string): string {
+  return /"skipped":(\d{1,15})/.exec(data)?.[1] ?? 'some';
 }

@@ -68,20 +68,21 @@ export async function testGate(
   }
 }
 
-interface SelfTestContext {
-  readonly url: URL;
-  readonly timeoutMs: Milliseconds;
-  readonly app: SelfTestApp;
-  readonly io: Io;
-}
-
 /** In sequence: the replay must follow the original. */
-async function runTrials(trials: readonly Trial[], context: SelfTestContext): Promise<number> {
-  const { io, url } = context;
+async function runTrials(
+  trials: readonly Trial[],
+  context: {
+    readonly url: URL;
+    readonly timeoutMs: Milliseconds;
+    readonly app: SelfTestApp;
+    readonly io: Io;
+  },
+): Promise<number> {
+  const { url, timeoutMs, app, io } = context;
   io.stdout(`gate: ${url.href}\n${toRow('delivery', 'expected', 'actual').trimEnd()}\n`);
   let wrong = 0;
   for (const trial of trials) {
-    const { actual, isExpected } = await runTrial(trial, context);
+    const { actual, isExpected } = await runTrial(trial, url, timeoutMs, app);
     if (!isExpected) wrong++;
     io.stdout(
       `${toRow(trial.name, `${trial.status}, ${toCount(trial.atApp)}`, actual)} ${isExpected ? paint(io, 'good', 'ok') : paint(io, 'bad', 'WRONG')}\n`,
@@ -93,7 +94,9 @@ async function runTrials(trials: readonly Trial[], context: SelfTestContext): Pr
 
 async function runTrial(
   { id, headers, body, status, atApp }: Trial,
-  { url, timeoutMs, app }: SelfTestContext,
+  url: URL,
+  timeoutMs: Milliseconds,
+  app: SelfTestApp,
 ): Promise<TrialResult> {
   try {
     const response = await postDelivery(url, { headers, body }, timeoutMs);

@@ -18,27 +18,21 @@ Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, workerData);
 process.kill(process.pid, 'SIGKILL');`;
 const WATCHDOG_LIMITS = { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, stackSizeMb: 1 };
 
-/** The configured times of a shutdown. */
-interface ShutdownTimes {
-  readonly grace: Milliseconds;
-  readonly drain: Milliseconds;
-}
-
-/** A server that can finish its requests. */
-interface Drainable {
-  /** Resolves to true if all requests in flight were finished. */
-  stop(): Promise<boolean>;
-}
-
 /** Listens for signals and exceptions as soon as it is created, so that none is lost before the ports are open. */
 export class Shutdown {
   readonly #logger: Logger<'draining' | 'stopped'>;
   readonly #first: Promise<Readonly<Record<string, string>>>;
-  readonly #times: ShutdownTimes;
+  readonly #times;
   #hasFailed = false;
   #onFailed: (reason: string) => void = () => undefined;
 
-  constructor(logger: Logger<'draining' | 'stopped'>, times: ShutdownTimes) {
+  constructor(
+    logger: Logger<'draining' | 'stopped'>,
+    times: {
+      readonly grace: Milliseconds;
+      readonly drain: Milliseconds;
+    },
+  ) {
     this.#logger = logger;
     this.#times = times;
     const failed = new Promise<{ reason: string }>((resolve) => {
@@ -61,7 +55,10 @@ export class Shutdown {
   }
 
   /** Waits for the first reason, drains `server`, and ends the process; the exit code is not 0 after an exception. */
-  async drain(server: Drainable): Promise<never> {
+  async drain(server: {
+    /** Resolves to true if all requests in flight were finished. */
+    stop(): Promise<boolean>;
+  }): Promise<never> {
     const reason = await this.#first;
     this.#endInTime();
     this.#logger.info('draining', reason);

@@ -1,8 +1,7 @@
 /** All commands except `run` and `deliver`. The build makes a separate bundle of this file, which the sidecar never loads. */
-import { runInjectServer } from './inject-server.ts';
+import { runInjectServer, runRotateCertificates } from './injector-commands.ts';
 import type { Io } from './io.ts';
 import { runProgram } from './program.ts';
-import { runRotateCertificates } from './rotate-certificates.ts';
 
 /** Runs one command; resolves to the exit code. */
 export function runTools(argv: readonly string[], io: Io): Promise<number> {

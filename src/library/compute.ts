@@ -5,7 +5,7 @@
  */
 
 /** The input of an operation: bytes, text, or the identity of a key. */
-export type Input = Uint8Array | string | object;
+type Input = Uint8Array | string | object;
 
 /** An operation of WebCrypto, and its result once there is one. */
 class Computation<Result> {

@@ -12,12 +12,6 @@ export interface BasicCredentials {
 /** Why they could not be parsed. For the log only: the client gets the same response as for a wrong password. */
 export type CredentialsProblem = 'missing' | 'other_scheme' | 'malformed' | 'charset' | 'too_long';
 
-/** How to decode the bytes. */
-export interface BasicOptions {
-  /** Decodes bytes that are not UTF-8 as Latin-1, for clients that predate RFC 7617. */
-  readonly latin1: boolean;
-}
-
 /** One scheme, one or more spaces, one token68 and the end (RFC 9110 §11.4). No TAB, no list, no parameter. */
 const BASIC = /^basic +([A-Za-z0-9\-._~+/]+=*)$/i;
 const ANY_BASIC = /^basic(?:[\t ]|$)/i;
@@ -28,15 +22,21 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 const MAX_BYTES = 1_024;
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** The credentials of an Authorization or Proxy-Authorization value. */
-export function readBasic(value: string | undefined, options: BasicOptions): BasicCredentials | CredentialsProblem {
+/**
+ * The credentials of an Authorization or Proxy-Authorization value. `latin1`: decodes bytes that are not UTF-8 as Latin-1, for clients that
+ * predate RFC 7617.
+ */
+export function readBasic(
+  value: string | undefined,
+  { latin1 }: { readonly latin1: boolean },
+): BasicCredentials | CredentialsProblem {
   if (value === undefined) return 'missing';
   const token = BASIC.exec(value)?.[1];
   if (token === undefined) return ANY_BASIC.test(value) ? 'malformed' : 'other_scheme';
   const bytes = parseBase64(token);
   if (bytes === undefined) return 'malformed';
   if (bytes.length > MAX_BYTES) return 'too_long';
-  const text = decode(bytes, options);
+  const text = decode(bytes, latin1);
   if (text === undefined) return 'charset';
   // Split at the first colon: a user name cannot contain one, but a password can.
   const colon = text.indexOf(':');
@@ -44,7 +44,7 @@ export function readBasic(value: string | undefined, options: BasicOptions): Bas
   return { user: text.slice(0, colon).normalize('NFC'), password: Buffer.from(text.slice(colon + 1).normalize('NFC')) };
 }
 
-function decode(bytes: Buffer, { latin1 }: BasicOptions): string | undefined {
+function decode(bytes: Buffer, latin1: boolean): string | undefined {
   try {
     return UTF8.decode(bytes);
   } catch {

@@ -8,35 +8,30 @@ interface FailureCount {
   endsAt: Milliseconds;
 }
 
-/** Bounds of the counters. */
-interface MemoryAttemptsOptions {
-  readonly maxKeys: number;
-  /** Called when all keys are banned, so that new clients and users are rejected until a ban ends. */
-  readonly onFull?: () => void;
-}
-
 /** When a new key may retry if all keys are banned. */
 const FULL_RETRY_MS: Milliseconds = 1_000;
 
 /**
  * Creates the counters. At `maxKeys`, a new key replaces the least recently used counter, never a ban. If all keys are banned,
- * attempts of new keys are rejected: dropping a ban would allow unlimited guesses.
+ * attempts of new keys are rejected: dropping a ban would allow unlimited guesses. `onFull` reports that.
  */
-export function createMemoryAttempts(clock: Clock, options: MemoryAttemptsOptions): Attempts {
-  return new MemoryAttempts(clock, options);
+export function createMemoryAttempts(clock: Clock, maxKeys: number, onFull?: () => void): Attempts {
+  return new MemoryAttempts(clock, maxKeys, onFull);
 }
 
 class MemoryAttempts implements Attempts {
   readonly #clock: Clock;
-  readonly #options: MemoryAttemptsOptions;
+  readonly #maxKeys: number;
+  readonly #onFull: (() => void) | undefined;
   /** Below their limit, in the order of their last attempt. */
   readonly #counts = new Map<string, FailureCount>();
   readonly #bans = new Map<string, FailureCount>();
   #nextPrune: Milliseconds = 0;
 
-  constructor(clock: Clock, options: MemoryAttemptsOptions) {
+  constructor(clock: Clock, maxKeys: number, onFull: (() => void) | undefined) {
     this.#clock = clock;
-    this.#options = options;
+    this.#maxKeys = maxKeys;
+    this.#onFull = onFull;
   }
 
   async take(keys: AttemptKeys, rule: AttemptsRule): Promise<LoginAttempt> {
@@ -98,11 +93,10 @@ class MemoryAttempts implements Attempts {
 
   /** Moves or adds the key to the end of the counters; false if they are full. */
   #reserve(key: string, client: string, now: Milliseconds): boolean {
-    const { maxKeys, onFull } = this.#options;
     const known = this.#counts.get(key);
-    const isFull = this.#counts.size + this.#bans.size >= maxKeys;
+    const isFull = this.#counts.size + this.#bans.size >= this.#maxKeys;
     if (known === undefined && isFull && !this.#makeRoom(client, now)) {
-      onFull?.();
+      this.#onFull?.();
       return false;
     }
     this.#counts.delete(key);
@@ -112,7 +106,7 @@ class MemoryAttempts implements Attempts {
 
   #makeRoom(client: string, now: Milliseconds): boolean {
     this.#pruneBans(now);
-    if (this.#counts.size + this.#bans.size < this.#options.maxKeys) return true;
+    if (this.#counts.size + this.#bans.size < this.#maxKeys) return true;
     const [oldest] = this.#counts.keys();
     // Not the attempt's own client: its next guesses would count from 0.
     if (oldest === undefined || oldest === client) return false;

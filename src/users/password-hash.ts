@@ -23,12 +23,6 @@ export interface PasswordHash {
   readonly advice?: string;
 }
 
-/** Optional formats. */
-export interface HashOptions {
-  /** Accepts passwords in plain text. */
-  readonly allowPlainText: boolean;
-}
-
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
 /** bcrypt ignores bytes beyond this limit, so longer passwords are rejected. */
 export const MAX_BCRYPT_BYTES = 72;
@@ -86,8 +80,8 @@ const MAX_ROUNDS = 2_000_000;
 const GOOD_ROUNDS = 50_000;
 
 /** Parses one stored hash. */
-export function parsePasswordHash(text: string, options: HashOptions): PasswordHash | Fault {
-  return parseBcrypt(text) ?? parseArgon2(text) ?? parseShaCrypt(text) ?? parseOld(text) ?? parseRest(text, options);
+export function parsePasswordHash(text: string, { allowPlainText }: { readonly allowPlainText: boolean }): PasswordHash | Fault {
+  return parseBcrypt(text) ?? parseArgon2(text) ?? parseShaCrypt(text) ?? parseOld(text) ?? parseRest(text, allowPlainText);
 }
 
 function parseBcrypt(text: string): PasswordHash | Fault | undefined {
@@ -145,7 +139,7 @@ function parseOld(text: string): PasswordHash | undefined {
   return undefined;
 }
 
-function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash | Fault {
+function parseRest(text: string, allowPlainText: boolean): PasswordHash | Fault {
   const hint = 'create the entry with `sidegate hash-password` or htpasswd -B';
   if (text === '') return { problem: 'the hash is missing', hint };
   const isPlain = text.startsWith(PLAIN);

@@ -1,6 +1,6 @@
 /** Parses users and their stored hashes from files. */
 import type { Fault } from '../core/problem.ts';
-import { type HashOptions, type PasswordHash, parsePasswordHash } from './password-hash.ts';
+import { type PasswordHash, parsePasswordHash } from './password-hash.ts';
 
 /** One password of a user. */
 export interface UserEntry {
@@ -30,14 +30,14 @@ const MAX_PROBLEMS = 20;
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
 /** Parses the htpasswd format: one `user:hash` per line, `#` for comments. A user may be on two lines during a password change. */
-export function parseHtpasswd(text: string, options: HashOptions): UsersRead {
+export function parseHtpasswd(text: string, { allowPlainText }: { readonly allowPlainText: boolean }): UsersRead {
   const entries: UserEntry[] = [];
   const problems: LineFault[] = [];
   const rejected = new Set<string>();
   const passwords = new Map<string, number>();
   let problemCount = 0;
   for (const { content, line } of toLines(text)) {
-    const read = parseLine(content, options, passwords);
+    const read = parseLine(content, allowPlainText, passwords);
     if ('hash' in read) {
       entries.push({ ...read, line });
       continue;
@@ -69,22 +69,22 @@ function* toLines(text: string): Generator<{ readonly content: string; readonly 
 }
 
 /** As nginx and httpd, which ignore further fields: no hash contains a colon. A password in plain text may contain one. */
-function parseStored(text: string, options: HashOptions): ReturnType<typeof parsePasswordHash> {
+function parseStored(text: string, allowPlainText: boolean): ReturnType<typeof parsePasswordHash> {
   const end = text.indexOf(':');
-  if (end === -1) return parsePasswordHash(text, options);
-  const hash = parsePasswordHash(text.slice(0, end).trimEnd(), options);
-  return 'algorithm' in hash && hash.algorithm === 'plain' ? parsePasswordHash(text, options) : hash;
+  if (end === -1) return parsePasswordHash(text, { allowPlainText });
+  const hash = parsePasswordHash(text.slice(0, end).trimEnd(), { allowPlainText });
+  return 'algorithm' in hash && hash.algorithm === 'plain' ? parsePasswordHash(text, { allowPlainText }) : hash;
 }
 
 type LineRead = { readonly user: string } & ({ readonly hash: PasswordHash } | Fault);
 
-function parseLine(content: string, options: HashOptions, passwords: Map<string, number>): LineRead {
+function parseLine(content: string, allowPlainText: boolean, passwords: Map<string, number>): LineRead {
   const colon = content.indexOf(':');
   // Without a colon, the whole line may be a user name.
   if (colon === -1) return { user: content.trim().normalize('NFC'), problem: 'the line has no colon', hint: 'write user:hash' };
   const user = content.slice(0, colon).normalize('NFC');
   if (CONTROL.test(user)) return { user, problem: 'the user name contains a control character', hint: 'clients cannot send one' };
-  const hash = parseStored(content.slice(colon + 1).trimEnd(), options);
+  const hash = parseStored(content.slice(colon + 1).trimEnd(), allowPlainText);
   if ('problem' in hash) return { user, ...hash };
   const count = (passwords.get(user) ?? 0) + 1;
   passwords.set(user, count);

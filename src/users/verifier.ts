@@ -26,15 +26,6 @@ export interface CountAttempt {
   >;
 }
 
-/** The dependencies of a verifier. */
-interface VerifierParts {
-  readonly realm: string;
-  readonly pool: HashPool;
-  readonly clock: Clock;
-  readonly cache: VerifiedCacheOptions;
-  readonly onCache: (outcome: CacheOutcome) => void;
-}
-
 /** A long-lived connection, such as a tunnel, that ends when the password that opened it is revoked. */
 interface LoginSession {
   readonly user: string;
@@ -56,7 +47,7 @@ const MAX_BAN_WAITS = 1_000;
 
 /** Verifies the credentials of one realm. */
 export class PasswordVerifier {
-  readonly #parts: VerifierParts;
+  readonly #parts;
   readonly #cache: VerifiedCache;
   readonly #shared: VerifiedCache;
   /** Attempts in progress, by network and credentials: a browser that opens ten connections at once makes one attempt. */
@@ -69,7 +60,16 @@ export class PasswordVerifier {
   readonly #sessions = new Set<LoginSession>();
   #users: UserSet;
 
-  constructor(users: UserSet, parts: VerifierParts) {
+  constructor(
+    users: UserSet,
+    parts: {
+      readonly realm: string;
+      readonly pool: HashPool;
+      readonly clock: Clock;
+      readonly cache: VerifiedCacheOptions;
+      readonly onCache: (outcome: CacheOutcome) => void;
+    },
+  ) {
     this.#users = users;
     this.#parts = parts;
     this.#cache = new VerifiedCache(parts.cache, parts.clock);

@@ -8,8 +8,7 @@ import { acceptsTrailers, findConnectionOptions, HeaderFields, isPlainOption, to
 import { parseJsonPath, readJsonPath } from '../../src/core/json-path.ts';
 import { parseTarget } from '../../src/core/target.ts';
 import { readOriginalRequest } from '../../src/gateway/forward-auth/original-request.ts';
-import { readValues } from '../../src/gateway/pipeline/gates/exact-numbers.ts';
-import { toSortable } from '../../src/gateway/pipeline/gates/order-version.ts';
+import { readValues, toSortable } from '../../src/gateway/pipeline/gates/order.ts';
 import { parseResponseHead, parseTrailers } from '../../src/http/client/response-head.ts';
 import { createClientResolver } from '../../src/http/server/client-address.ts';
 import { isAuthority } from '../../src/http/server/head-check.ts';

@@ -135,7 +135,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
 
 describeAttempts('in memory', () => {
   const clock = new FakeClock();
-  return { attempts: createMemoryAttempts(clock, { maxKeys: 1_000 }), pass: (ms) => clock.advance(ms) };
+  return { attempts: createMemoryAttempts(clock, 1_000), pass: (ms) => clock.advance(ms) };
 });
 
 const servers: RedisServer[] = [];
@@ -185,7 +185,7 @@ describe('attempts in memory', () => {
   };
 
   test('forget counters for new keys, and never a ban', async () => {
-    const attempts = createMemoryAttempts(new FakeClock(), { maxKeys: 100 });
+    const attempts = createMemoryAttempts(new FakeClock(), 100);
     for (let i = 0; i < 3; i++) await attempts.take(['banned'], FLOOD);
     await fill(attempts, 0, 1_000);
     expect(await attempts.take(['banned'], FLOOD)).toMatchObject({ kind: 'banned' });
@@ -194,7 +194,7 @@ describe('attempts in memory', () => {
   test('are rejected with a reason for new keys while all others are banned, until a ban ends', async () => {
     const clock = new FakeClock();
     let full = 0;
-    const attempts = createMemoryAttempts(clock, { maxKeys: 10, onFull: () => void full++ });
+    const attempts = createMemoryAttempts(clock, 10, () => void full++);
     await fill(attempts, 0, 10, 3);
     expect(full).toBe(0);
     expect(await attempts.take(['new'], FLOOD)).toEqual({ kind: 'banned', key: 'new', left: 1_000 });
@@ -205,7 +205,7 @@ describe('attempts in memory', () => {
   });
 
   test('never evict the counter of a client for a user of the same request', async () => {
-    const attempts = createMemoryAttempts(new FakeClock(), { maxKeys: 2 });
+    const attempts = createMemoryAttempts(new FakeClock(), 2);
     await attempts.take(['client', 'user 0'], FLOOD);
     await attempts.take(['client', 'user 1'], FLOOD);
     await attempts.take(['client', 'user 2'], FLOOD);
@@ -232,7 +232,7 @@ describe('bans that are cached in front of the store', () => {
   test('cost one round trip per second, and end when the store reports it', async () => {
     const clock = new FakeClock();
     const rule = { failures: 1, per: 60_000, ban: 5_500 };
-    const { attempts, calls } = count(createMemoryAttempts(clock, { maxKeys: 10 }));
+    const { attempts, calls } = count(createMemoryAttempts(clock, 10));
     const cached = withBanCache(attempts, clock, { maxBans: 10 });
     expect(await cached.take(['c', 'u'], rule)).toMatchObject({ kind: 'taken' });
     for (let i = 0; i < 50; i++)
@@ -247,7 +247,7 @@ describe('bans that are cached in front of the store', () => {
 
   test('end with a refund, although another attempt was banned while it was under way', async () => {
     const clock = new FakeClock();
-    const memory = createMemoryAttempts(clock, { maxKeys: 10 });
+    const memory = createMemoryAttempts(clock, 10);
     let last: Promise<unknown> = Promise.resolve();
     // Like Redis: one after the other, each a while after it was sent.
     const queue = <T>(run: () => Promise<T>): Promise<T> => {
@@ -275,7 +275,7 @@ describe('bans that are cached in front of the store', () => {
 
   test('end at once when an attempt is refunded, and are bounded in number', async () => {
     const clock = new FakeClock();
-    const { attempts, calls } = count(createMemoryAttempts(clock, { maxKeys: 10 }));
+    const { attempts, calls } = count(createMemoryAttempts(clock, 10));
     const cached = withBanCache(attempts, clock, { maxBans: 1 });
     const refunds = [];
     for (let i = 0; i < 3; i++) refunds.push(await take(cached, ['c']));
@@ -290,7 +290,7 @@ describe('bans that are cached in front of the store', () => {
 
 test('while the shared store is unreachable this process counts alone, and a refund goes to the store that counted the attempt', async () => {
   const clock = new FakeClock();
-  const own = createMemoryAttempts(clock, { maxKeys: 10 });
+  const own = createMemoryAttempts(clock, 10);
   let isAway = true;
   const shared: Attempts = {
     take: async () => {

@@ -1,10 +1,9 @@
 /** Admitted requests without the gates that would admit them, for tests of what comes after. */
 import { type Admitted, admit } from '../../src/core/admitted.ts';
-import type { Client } from '../../src/core/client.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import type { ClaimedEvent } from '../../src/core/event.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
-import type { ParsedHead } from '../../src/core/parsed-head.ts';
+import type { Client, ParsedHead } from '../../src/core/parsed-head.ts';
 import { makePauseOwner } from './pauses.ts';
 
 /** What a test may want to be otherwise. */

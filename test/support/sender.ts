@@ -4,7 +4,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { compileEgressRules, type EgressSettings } from '../../src/http/dial/endpoint-url.ts';
 import type { AttemptResult, Sender } from '../../src/provider/attempt/attempt.ts';
-import { HttpSender, type SenderParts } from '../../src/provider/attempt/sender.ts';
+import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 
@@ -71,7 +71,9 @@ export function toResolve(names: Readonly<Record<string, readonly string[] | (()
 }
 
 /** Opens a sender that is closed after the test. It may send to loopback, and nowhere else: names are unknown. */
-export function openSender(over: Partial<SenderParts> & { readonly egress?: Partial<EgressSettings> } = {}): HttpSender {
+export function openSender(
+  over: Partial<ConstructorParameters<typeof HttpSender>[0]> & { readonly egress?: Partial<EgressSettings> } = {},
+): HttpSender {
   const { egress, ...parts } = over;
   const sender = new HttpSender({
     clock: systemClock,

@@ -18,14 +18,6 @@ export interface ForgettingRoute {
   readonly remembersIds: boolean;
 }
 
-/** The endpoint's dependencies. */
-interface ForgetParts {
-  readonly store: SeenIds;
-  readonly logger: Logger<AdminLogEvent>;
-  readonly metrics: AdminMetrics;
-  readonly routes: () => readonly ForgettingRoute[];
-}
-
 /** An ID fits in a header field, so the gate never accepted a longer one. */
 const MAX_BODY_BYTES = 65_536;
 const RETRY_AFTER_S = 5;
@@ -34,38 +26,43 @@ const EXAMPLE = 'send {"id": "…"}, with the ID that the log and the journal sh
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 
 /** Builds the endpoint. */
-export function createForgetEndpoint(parts: ForgetParts): AdminEndpoint {
+export function createForgetEndpoint({
+  store,
+  logger,
+  metrics,
+  routes,
+}: {
+  readonly store: SeenIds;
+  readonly logger: Logger<AdminLogEvent>;
+  readonly metrics: AdminMetrics;
+  readonly routes: () => readonly ForgettingRoute[];
+}): AdminEndpoint {
   return {
     path: '/routes/*/forget',
     method: 'POST',
     isOpen: false,
     async respond({ request, body, parameter }: AdminRequest) {
-      const problem = findRouteProblem(parameter, parts.routes());
+      const problem = findRouteProblem(parameter, routes());
       if (problem !== undefined) return problem;
       const id = await readId(request, body);
-      return typeof id === 'string' ? await forget(parameter, id, request, parts) : id;
+      return typeof id === 'string' ? await forget(parameter, id, request) : id;
     },
   };
-}
 
-async function forget(
-  route: string,
-  id: string,
-  { socket }: IncomingMessage,
-  { store, logger, metrics }: ForgetParts,
-): Promise<AdminResponse> {
-  const by = socket.remoteAddress ?? 'unknown';
-  try {
-    const was = await forgetEvent(store, route, id);
-    metrics.idForgotten(was);
-    logger.info('id_forgotten', { route, id, was, by });
-    return toJson({ was });
-  } catch (thrown) {
-    if (!(thrown instanceof StoreUnavailable)) throw thrown;
-    // The store may have done part or all of it before its response was lost.
-    logger.warn('id_forgotten', { route, id, was: 'unknown', by, problem: thrown.message });
-    const line = `the store could not delete the ID: ${thrown.message}; try again`;
-    return toPlain(503, line, { 'Retry-After': String(RETRY_AFTER_S) });
+  async function forget(route: string, id: string, { socket }: IncomingMessage): Promise<AdminResponse> {
+    const by = socket.remoteAddress ?? 'unknown';
+    try {
+      const was = await forgetEvent(store, route, id);
+      metrics.idForgotten(was);
+      logger.info('id_forgotten', { route, id, was, by });
+      return toJson({ was });
+    } catch (thrown) {
+      if (!(thrown instanceof StoreUnavailable)) throw thrown;
+      // The store may have done part or all of it before its response was lost.
+      logger.warn('id_forgotten', { route, id, was: 'unknown', by, problem: thrown.message });
+      const line = `the store could not delete the ID: ${thrown.message}; try again`;
+      return toPlain(503, line, { 'Retry-After': String(RETRY_AFTER_S) });
+    }
   }
 }
 

@@ -83,18 +83,15 @@ function toAttempt({ at, duration, retryAt, ...entry }: AttemptEntry): object {
   return { at: toInstant(at), ...entry, durationMs: duration, retryAt: retryAt === undefined ? undefined : toInstant(retryAt) };
 }
 
-/** Access to the captured deliveries. */
-interface CaptureSource {
+/** Builds `GET /captures`, `GET /captures/{requestId}` and `DELETE /captures`: rejected deliveries of routes with `capture: failures`. */
+export function createCapturesEndpoints(captures: {
   /** Newest first. */
   list(): readonly object[];
   /** Returns the delivery as an HTTP Archive in JSON. */
   find(requestId: string): string | undefined;
   /** Deletes all and returns how many there were. */
   clear(): number;
-}
-
-/** Builds `GET /captures`, `GET /captures/{requestId}` and `DELETE /captures`: rejected deliveries of routes with `capture: failures`. */
-export function createCapturesEndpoints(captures: CaptureSource): AdminEndpoint[] {
+}): AdminEndpoint[] {
   return [
     { path: '/captures', method: 'GET', isOpen: false, respond: () => toJson({ captures: captures.list() }) },
     { path: '/captures', method: 'DELETE', isOpen: false, respond: () => toJson({ deleted: captures.clear() }) },

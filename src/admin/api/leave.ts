@@ -5,13 +5,6 @@ import { offEvent, onceEvent } from '../../core/safe-events.ts';
 import { type AdminResponse, toPlain } from '../response.ts';
 import type { AdminEndpoint } from '../router.ts';
 
-/** The endpoint's dependencies. */
-export interface LeaveParts {
-  readonly clock: Clock;
-  /** From now on each connection is closed after its next response, so that clients reconnect to another pod. */
-  readonly leave: () => void;
-}
-
 const MAX_PAUSE_S = 600;
 /** The hook sends one request; each held request occupies one of the admin port's few connections. */
 const MAX_HELD = 4;
@@ -23,7 +16,14 @@ const SECONDS = /^\d{1,3}$/;
  * Other clients could otherwise make the gate close its connections for 15 minutes, and hold requests open. `?pause=` delays the
  * response by that many seconds, and thus the SIGTERM.
  */
-export function createLeaveEndpoint({ clock, leave }: LeaveParts): AdminEndpoint {
+export function createLeaveEndpoint({
+  clock,
+  leave,
+}: {
+  readonly clock: Clock;
+  /** From now on each connection is closed after its next response, so that clients reconnect to another pod. */
+  readonly leave: () => void;
+}): AdminEndpoint {
   let held = 0;
   const hold = async (seconds: number, socket: Socket): Promise<AdminResponse> => {
     if (seconds === 0) return LEAVING;

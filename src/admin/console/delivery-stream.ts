@@ -23,20 +23,6 @@ const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 /** The numbers of the last own request and, with Redis, of the last one of other replicas. */
 const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
 
-/** Dependencies of the stream. */
-interface DeliveryStreamParts {
-  readonly clock: Clock;
-  readonly journal: Pick<Journal, 'recorded' | 'find'>;
-  /** Requests of other replicas; undefined without Redis. */
-  readonly shared: Pick<SharedEntries, 'read' | 'since' | 'received' | 'isAvailable'> | undefined;
-  /** Distinguishes the numbers of this process from those of an earlier one: 8 hexadecimal digits. */
-  readonly instance: string;
-  /** Called once for all rows of a flush. */
-  readonly context: () => ViewContext;
-  /** A client was disconnected because it read too slowly. */
-  readonly onDropped: () => void;
-}
-
 /** Whether a client's filters select a row. */
 type IsSelected = (row: Row) => boolean;
 
@@ -68,11 +54,22 @@ interface NumberedRow {
 
 /** The clients of the stream. */
 export class DeliveryStream {
-  readonly #parts: DeliveryStreamParts;
+  readonly #parts;
   readonly #clients = new Set<StreamClient>();
   #timers: readonly CancelTimer[] = [];
 
-  constructor(parts: DeliveryStreamParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    readonly journal: Pick<Journal, 'recorded' | 'find'>;
+    /** Requests of other replicas; undefined without Redis. */
+    readonly shared: Pick<SharedEntries, 'read' | 'since' | 'received' | 'isAvailable'> | undefined;
+    /** Distinguishes the numbers of this process from those of an earlier one: 8 hexadecimal digits. */
+    readonly instance: string;
+    /** Called once for all rows of a flush. */
+    readonly context: () => ViewContext;
+    /** A client was disconnected because it read too slowly. */
+    readonly onDropped: () => void;
+  }) {
     this.#parts = parts;
   }
 
@@ -124,7 +121,7 @@ export class DeliveryStream {
   }
 
   /** New clients get only what arrives from now on: the list has all that is read now. */
-  async #readShared(shared: NonNullable<DeliveryStreamParts['shared']>): Promise<void> {
+  async #readShared(shared: Pick<SharedEntries, 'read' | 'received' | 'isAvailable'>): Promise<void> {
     await shared.read();
     if (!shared.isAvailable) return;
     for (const client of this.#clients) client.seenShared ??= shared.received;

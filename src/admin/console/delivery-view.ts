@@ -137,18 +137,6 @@ function toHeaders(text: string, redact: Redact): ShownHeader[] {
   });
 }
 
-/** The context of a stored body. */
-interface BodyContext {
-  /** Of the current config: a body that contains one is not shown. */
-  readonly secrets: readonly Buffer[];
-  /** Undefined if the reader may see it. */
-  readonly denial: BodyDenial | undefined;
-  /** Its host. */
-  readonly replica: string;
-  /** Size of the body as it arrived. */
-  readonly bytes: number;
-}
-
 const ABSENCES: Readonly<Record<BodyAbsence, string>> = {
   not_verified: 'Not stored: only bodies of verified requests are stored.',
   not_forwarded: 'Not stored: only bodies of events that the app gets are stored. If it is a duplicate, see the first delivery.',
@@ -162,13 +150,25 @@ const ABSENCES: Readonly<Record<BodyAbsence, string>> = {
 };
 
 /** Returns null if the route stores no bodies. */
-function toBodyView(body: JournalBody | undefined, context: BodyContext): BodyView | null {
+function toBodyView(
+  body: JournalBody | undefined,
+  context: {
+    /** Of the current config: a body that contains one is not shown. */
+    readonly secrets: readonly Buffer[];
+    /** Undefined if the reader may see it. */
+    readonly denial: BodyDenial | undefined;
+    /** Its host. */
+    readonly replica: string;
+    /** Size of the body as it arrived. */
+    readonly bytes: number;
+  },
+): BodyView | null {
   if (body === undefined) return null;
   const { content, isTruncated, redactions } = body;
   const { bytes, secrets, denial } = context;
   const none = { text: null, bytes, isTruncated: false, redactions: 0 };
   if (!Buffer.isBuffer(content)) return { ...none, absence: content, note: ABSENCES[content] };
-  if (denial !== undefined) return { ...none, absence: denial, note: toDenialNote(denial, context) };
+  if (denial !== undefined) return { ...none, absence: denial, note: toDenialNote(denial, context.replica) };
   // A secret that was configured later.
   if (containsSecret(content, secrets)) return { ...none, absence: 'has_secret', note: ABSENCES.has_secret };
   const notes = [
@@ -185,7 +185,7 @@ function toBodyView(body: JournalBody | undefined, context: BodyContext): BodyVi
   };
 }
 
-function toDenialNote(denial: BodyDenial, { replica }: BodyContext): string {
+function toDenialNote(denial: BodyDenial, replica: string): string {
   if (denial === 'login_required') return 'Stored, but hidden: log in to read it.';
   if (denial === 'not_loopback')
     return 'Stored, but only shown to clients on the same machine, as the admin port has no TLS: use kubectl port-forward.';

@@ -32,7 +32,7 @@ export interface EventList extends Pick<PageList, 'filters'> {
 }
 
 const UNMATCHED = '_unmatched';
-/** As in admin/page/deliveries/filters.tsx. */
+/** As in admin/page/deliveries/deliveries-view.tsx. */
 const TEXT_FILTERS = { reason: 'Reason', status: 'Status (4xx)', client: 'Client', type: 'Event type', id: 'ID' } as const;
 
 /** A whole page; `session`: undefined for an error page, which runs no code. */

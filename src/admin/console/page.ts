@@ -20,19 +20,6 @@ import {
 } from './page-html.ts';
 import { isCursor } from './recent-deliveries.ts';
 
-/** The dependencies of the page. */
-interface PageParts {
-  /** Returns the response that rejects the request; undefined if it is authorized. */
-  readonly authorize: (request: IncomingMessage, isAction: boolean) => Promise<ApiResponse | undefined>;
-  /** Returns the response that makes a browser forget its password. */
-  readonly logOut: (request: IncomingMessage) => ApiResponse;
-  readonly deliveries: DeliveryParts;
-  /** The operation of the sending side; a problem if there is none. */
-  readonly listEvents: (request: IncomingMessage, query: string) => Promise<ApiResponse>;
-  readonly routes: () => readonly { readonly name: string }[];
-  readonly session: Omit<PageSession, 'user'>;
-}
-
 /** Only files of this origin; nothing inline, no other origin and no frame. */
 const POLICY = [
   "default-src 'none'",
@@ -69,10 +56,20 @@ export function isOfPage(path: string): boolean {
 
 /** The page of one gate. */
 export class ConsolePage {
-  readonly #parts: PageParts;
+  readonly #parts;
   readonly #files = new PageFiles();
 
-  constructor(parts: PageParts) {
+  constructor(parts: {
+    /** Returns the response that rejects the request; undefined if it is authorized. */
+    readonly authorize: (request: IncomingMessage, isAction: boolean) => Promise<ApiResponse | undefined>;
+    /** Returns the response that makes a browser forget its password. */
+    readonly logOut: (request: IncomingMessage) => ApiResponse;
+    readonly deliveries: DeliveryParts;
+    /** The operation of the sending side; a problem if there is none. */
+    readonly listEvents: (request: IncomingMessage, query: string) => Promise<ApiResponse>;
+    readonly routes: () => readonly { readonly name: string }[];
+    readonly session: Omit<PageSession, 'user'>;
+  }) {
     this.#parts = parts;
   }
 

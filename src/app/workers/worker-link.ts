@@ -1,21 +1,11 @@
-/** A worker other than the first, in its own thread: runs the tasks of the main thread, and reports to it. */
+/** A worker other than the first, in its own thread: runs the tasks of the main thread, reports to it, and passes its log on to it. */
 import type { MessagePort } from 'node:worker_threads';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
+import type { LogDestination } from '../../telemetry/log/logger.ts';
 import type { Gate } from '../gate.ts';
 import type { FromWorker, TaskResult, ToWorker, WorkerTask } from './messages.ts';
 import { type ExplanationLines, takeReport, type WorkerReport } from './report.ts';
-
-/** The parts of a worker. */
-interface WorkerLinkParts {
-  readonly port: MessagePort;
-  readonly gate: Gate;
-  readonly clock: Clock;
-  /** Filled by the gate. */
-  readonly explanations: ExplanationLines[];
-  readonly flush: () => void;
-  readonly flushed: SharedArrayBuffer;
-}
 
 /**
  * A report also shows that the worker is not stuck. Each decision in it costs 6 µs of CPU, and a report has no more of them than the journal
@@ -23,14 +13,27 @@ interface WorkerLinkParts {
  */
 const REPORT_INTERVAL_MS: Milliseconds = 1_000;
 
+/** Like a batch on standard output. */
+const BATCH_LENGTH = 12_288;
+/** Characters that the main thread has not written yet: without a bound, a main thread that is busy for long would fill the memory. */
+const MAX_UNWRITTEN = 2 * 1024 * 1024;
+
 /** The connection of a worker to the main thread. */
 export class WorkerLink {
-  readonly #parts: WorkerLinkParts;
+  readonly #parts;
   readonly #cancelReports: CancelTimer;
   /** The main thread has not received the last report: a busy one must not collect them. */
   #isReporting = false;
 
-  constructor(parts: WorkerLinkParts) {
+  constructor(parts: {
+    readonly port: MessagePort;
+    readonly gate: Gate;
+    readonly clock: Clock;
+    /** Filled by the gate. */
+    readonly explanations: ExplanationLines[];
+    readonly flush: () => void;
+    readonly flushed: SharedArrayBuffer;
+  }) {
     this.#parts = parts;
     this.#cancelReports = parts.clock.every(REPORT_INTERVAL_MS, () => this.#report());
     onEvent(parts.port, 'message', (message: ToWorker) => this.#onMessage(message));
@@ -100,5 +103,56 @@ export class WorkerLink {
 
   #post(message: FromWorker): void {
     this.#parts.port.postMessage(message);
+  }
+}
+
+/** Passes lines to the main thread in batches, which writes them, so that lines of two workers never mix. */
+export class PostedLines implements LogDestination {
+  readonly #port: MessagePort;
+  readonly #clock: Pick<Clock, 'after'>;
+  /** The longest time from a line to its message. */
+  readonly #flushAfter: Milliseconds;
+  #cancelFlush: CancelTimer | undefined;
+  #lines: string[] = [];
+  #length = 0;
+  #unwritten = 0;
+  #dropped = 0;
+
+  constructor(port: MessagePort, clock: Pick<Clock, 'after'>, flushAfter: Milliseconds) {
+    this.#port = port;
+    this.#clock = clock;
+    this.#flushAfter = flushAfter;
+    onEvent(port, 'message', (written: number) => {
+      this.#unwritten -= written;
+    });
+    // It must not keep a worker alive that has stopped.
+    port.unref();
+  }
+
+  write(line: string): void {
+    this.#lines.push(line);
+    this.#length += line.length;
+    if (this.#length >= BATCH_LENGTH) this.flushSync();
+    else this.#cancelFlush ??= this.#clock.after(this.#flushAfter, () => this.flushSync());
+  }
+
+  flushSync(): void {
+    this.#cancelFlush?.();
+    this.#cancelFlush = undefined;
+    if (this.#length === 0) return;
+    const text = this.#lines.join('');
+    if (this.#unwritten + text.length > MAX_UNWRITTEN) this.#dropped += this.#lines.length;
+    else {
+      this.#unwritten += text.length;
+      this.#port.postMessage(text);
+    }
+    this.#lines = [];
+    this.#length = 0;
+  }
+
+  takeDropped(): number {
+    const dropped = this.#dropped;
+    this.#dropped = 0;
+    return dropped;
   }
 }

@@ -6,18 +6,6 @@ import type { Reason, Refusal } from '../../core/refusal.ts';
 import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts';
 import { DEFAULT_BUDGET, Meter } from './meter.ts';
 
-/** The limits of the analysis. */
-interface ExplainerOptions {
-  /** Analyses per route. */
-  readonly perMinute: number;
-  /** In bytes. Larger bodies are not kept, so only the head is analyzed. */
-  readonly maxBody: number;
-  /** Share of one core for all analyses together: between 0 and 1. */
-  readonly cpuShare: number;
-  /** Share of one core for the rejections of one client network. */
-  readonly cpuSharePerClient: number;
-}
-
 /** The context of a request, read when its analysis starts. */
 export type AnalysisContext = Omit<AnalysisInput, 'request'>;
 
@@ -25,20 +13,6 @@ export type AnalysisContext = Omit<AnalysisInput, 'request'>;
 export interface Explained extends Explanation {
   readonly route: string;
   readonly requestId: string;
-}
-
-/** Dependencies and callbacks of the explainer. */
-interface ExplainerParts {
-  readonly clock: Clock;
-  /** Resolves after other work had a chance to run. */
-  readonly pause: () => Promise<void>;
-  /** Returns undefined for a route that was removed. */
-  readonly find: (route: string) => AnalysisContext | undefined;
-  readonly onExplained: (explained: Explained) => void;
-  /** Called for a rejection that is not analyzed. */
-  readonly onSkipped: (route: string) => void;
-  /** Called for an analysis that threw, which is our bug. */
-  readonly onFailed: (requestId: string, error: unknown) => void;
 }
 
 /** Rejections that can be analyzed. */
@@ -80,8 +54,8 @@ interface WaitingAnalysis {
 
 /** The queue of rejections and its worker. */
 export class Explainer {
-  readonly #parts: ExplainerParts;
-  readonly #options: ExplainerOptions;
+  readonly #parts;
+  readonly #options;
   readonly #queue: WaitingAnalysis[] = [];
   readonly #buckets = new Map<string, Bucket>();
   readonly #cpu: CpuBudget;
@@ -90,7 +64,30 @@ export class Explainer {
   readonly #clients = new Map<string, ClientUse>();
   #working: Promise<void> | undefined;
 
-  constructor(options: ExplainerOptions, parts: ExplainerParts) {
+  constructor(
+    options: {
+      /** Analyses per route. */
+      readonly perMinute: number;
+      /** In bytes. Larger bodies are not kept, so only the head is analyzed. */
+      readonly maxBody: number;
+      /** Share of one core for all analyses together: between 0 and 1. */
+      readonly cpuShare: number;
+      /** Share of one core for the rejections of one client network. */
+      readonly cpuSharePerClient: number;
+    },
+    parts: {
+      readonly clock: Clock;
+      /** Resolves after other work had a chance to run. */
+      readonly pause: () => Promise<void>;
+      /** Returns undefined for a route that was removed. */
+      readonly find: (route: string) => AnalysisContext | undefined;
+      readonly onExplained: (explained: Explained) => void;
+      /** Called for a rejection that is not analyzed. */
+      readonly onSkipped: (route: string) => void;
+      /** Called for an analysis that threw, which is our bug. */
+      readonly onFailed: (requestId: string, error: unknown) => void;
+    },
+  ) {
     this.#options = options;
     this.#parts = parts;
     this.#cpu = new CpuBudget(options.cpuShare, BURST_MS, parts.clock);

@@ -10,7 +10,7 @@ import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import type { ListenServer } from '../../http/server/server.ts';
 import { parseInboxMetadata } from '../../provider/events/event.ts';
-import { createInbox, type InboxParts } from '../../provider/inbox/inbox-forwarder.ts';
+import { createInbox } from '../../provider/inbox/inbox-forwarder.ts';
 import type { EventHead } from '../../provider/queue/delivery-queue.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import { type HttpsGet, RemoteFailure } from '../../verify/keys/https-get.ts';
@@ -128,7 +128,7 @@ export class Simulator {
 }
 
 /** Stores events for this simulation, and passes each to the app once, at once. */
-function createQueue(app: FakeApp): InboxParts['queue'] {
+function createQueue(app: FakeApp): Parameters<typeof createInbox>[2]['queue'] {
   const stored = new Map<string, EventHead>();
   return {
     append: async (events) =>

@@ -7,18 +7,15 @@ import type { OwnPorts } from '../../http/dial/own-ports.ts';
 import { type Resolve, resolveChecked } from '../../http/dial/resolve.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';
 
-/** The allowed destinations. */
-interface DestinationOptions {
+/** Builds the gate. It runs after the password check: unauthenticated clients cause no DNS queries. */
+export function createDestinationGate(options: {
   readonly rules: readonly DestinationRule[];
   /** Rejects addresses that are not on the public internet. */
   readonly denyPrivate: boolean;
   readonly resolve: Resolve;
   /** The gate's own ports, which are rejected even if the list allows them. */
   readonly own: OwnPorts;
-}
-
-/** Builds the gate. It runs after the password check: unauthenticated clients cause no DNS queries. */
-export function createDestinationGate(options: DestinationOptions): DestinationGate {
+}): DestinationGate {
   const findProblem = options.denyPrivate ? compileAddressRules(PUBLIC_ONLY) : () => undefined;
   return {
     async check({ destination }) {

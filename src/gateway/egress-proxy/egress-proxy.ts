@@ -14,20 +14,6 @@ import { parseMaxForwards } from './proxy-headers.ts';
 import type { ProxyMetrics } from './proxy-metrics.ts';
 import { relayTunnel, type TunnelLimits } from './tunnel.ts';
 
-/** The dependencies of the proxy. */
-interface EgressParts {
-  readonly clock: Clock;
-  readonly metrics: ProxyMetrics;
-  readonly pseudonym: string;
-  readonly limits: TunnelLimits & { readonly connectTimeout: Milliseconds };
-  /** A forwarder to one of the addresses that were checked; `connectTimeout`: its share of the time for all. */
-  readonly openForwarder: (
-    address: string,
-    port: number,
-    connectTimeout: Milliseconds,
-  ) => { readonly forwarder: Forwarder; readonly close: () => void };
-}
-
 const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
   allow: ['CONNECT', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
   stage: 'route',
@@ -35,11 +21,22 @@ const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
 
 /** The way to the destinations. */
 export class EgressProxy {
-  readonly #parts: EgressParts;
+  readonly #parts;
   /** The client side of each tunnel; destroying it closes the other side too. */
   readonly #tunnels = new Set<UpgradeRequest>();
 
-  constructor(parts: EgressParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    readonly metrics: ProxyMetrics;
+    readonly pseudonym: string;
+    readonly limits: TunnelLimits & { readonly connectTimeout: Milliseconds };
+    /** A forwarder to one of the addresses that were checked; `connectTimeout`: its share of the time for all. */
+    readonly openForwarder: (
+      address: string,
+      port: number,
+      connectTimeout: Milliseconds,
+    ) => { readonly forwarder: Forwarder; readonly close: () => void };
+  }) {
     this.#parts = parts;
   }
 

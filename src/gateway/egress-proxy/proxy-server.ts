@@ -1,4 +1,8 @@
-/** The forward proxy's port: CONNECT and absolute-form requests, passed on as a ParsedHead with a destination. */
+/**
+ * The forward proxy's port: CONNECT and absolute-form requests, passed on as a ParsedHead with a destination. The proxy authorizes hosts and
+ * ports, not paths: it forwards a path with dot segments, double slashes, backslashes or any percent-encoding as it is, and the origin
+ * decides what it means.
+ */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -6,10 +10,12 @@ import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import { type Destination, parseDestination } from '../../core/destination.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onceEvent } from '../../core/safe-events.ts';
+import type { RequestTarget, TargetProblem } from '../../core/target.ts';
 import { createRequestInfo, toDirectClient } from '../../http/server/client-address.ts';
 import { type ClientCertificates, createClientCertificates } from '../../http/server/client-certificates.ts';
 import { ClientErrors } from '../../http/server/client-errors.ts';
@@ -22,7 +28,6 @@ import { type PortRequest, PortRequests } from '../../http/server/port-requests.
 import type { ListenPhase } from '../../http/server/server.ts';
 import { createStrictServer, interceptConnections, watchConnections } from '../../http/server/strict-server.ts';
 import type { TlsContexts } from '../../http/server/tls.ts';
-import { type ProxyTarget, parseAbsoluteTarget, parseConnectTarget } from './proxy-target.ts';
 
 /** Handles the requests of the proxy. */
 interface ProxyHandler {
@@ -32,21 +37,20 @@ interface ProxyHandler {
   rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
-/** The dependencies of the port. */
-interface ProxyServerParts {
-  readonly address: ListenAddress;
-  readonly limits: LimitsConfig;
-  readonly tls: TlsContexts | undefined;
-  readonly clock: Clock;
-  readonly memory: ListenMemory;
-  readonly handler: ProxyHandler;
-  readonly onLimit: OnLimit;
-  readonly onConnections: (delta: 1 | -1) => void;
+/** A destination, and the target that it gets. */
+interface ProxyTarget {
+  readonly destination: Destination;
+  readonly target: RequestTarget;
 }
+
+const HTTP_PORT = 80;
+const ABSOLUTE = /^([a-z][a-z0-9+.-]*):\/\/([^/?#\\]*)(.*)$/is;
+const VISIBLE = /^[\x21-\x7e]*$/;
+const EXAMPLE = 'write http://host/path, or CONNECT host:port';
 
 /** The listening proxy port. */
 export class ProxyServer {
-  readonly #parts: ProxyServerParts;
+  readonly #parts;
   readonly #server: Server | TlsServer;
   readonly #listener: Listener;
   readonly #clientErrors: ClientErrors;
@@ -57,7 +61,16 @@ export class ProxyServer {
   readonly #responses = new Map<Socket, ServerResponse>();
   #phase: ListenPhase = 'open';
 
-  constructor(parts: ProxyServerParts) {
+  constructor(parts: {
+    readonly address: ListenAddress;
+    readonly limits: LimitsConfig;
+    readonly tls: TlsContexts | undefined;
+    readonly clock: Clock;
+    readonly memory: ListenMemory;
+    readonly handler: ProxyHandler;
+    readonly onLimit: OnLimit;
+    readonly onConnections: (delta: 1 | -1) => void;
+  }) {
     const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
     this.#clientErrors = new ClientErrors({
@@ -188,4 +201,47 @@ export class ProxyServer {
   #createInfo({ method = '', socket }: IncomingMessage): RequestInfo {
     return createRequestInfo(method, toDirectClient(socket.remoteAddress ?? 'unknown', 'encrypted' in socket), this.#parts.clock);
   }
+}
+
+/** RFC 9110 §9.3.6: a host and a port, both required. */
+export function parseConnectTarget(url: string): ProxyTarget | TargetProblem {
+  const destination = parseDestination(url);
+  if (destination !== undefined) return { destination, target: toTarget(url) };
+  return { problem: `the target of CONNECT is not host:port: ${findHostProblem(url) ?? 'it needs a port'}` };
+}
+
+/** RFC 9112 §3.2.2. https would be unencrypted here; clients use CONNECT for it. */
+export function parseAbsoluteTarget(url: string, method: string): ProxyTarget | TargetProblem {
+  // It would end the request line, or change in the charset of another parser (RFC 3986 §2).
+  if (!VISIBLE.test(url)) return { problem: 'the target has a control, space or non-ASCII byte, which must be percent-encoded' };
+  const [whole, scheme = '', authority = '', rest = ''] = ABSOLUTE.exec(url) ?? [];
+  if (whole === undefined) return { problem: `the target is not an absolute URL, and this port is a forward proxy; ${EXAMPLE}` };
+  if (scheme.toLowerCase() !== 'http') return { problem: `the proxy forwards only http URLs; for others, use CONNECT host:port` };
+  if (authority.includes('@'))
+    return { problem: 'the URL has a user or a password (RFC 9110 §4.2.4); send them in the Authorization field' };
+  if (rest.includes('#')) return { problem: 'the URL has a fragment, which is not sent to servers (RFC 9112 §3.2)' };
+  const destination = parseDestination(authority, HTTP_PORT);
+  if (destination === undefined) return { problem: `the host of the URL is malformed: ${findHostProblem(authority) ?? EXAMPLE}` };
+  // After the host only: a backslash there is the end of the host for some parsers.
+  if (rest.startsWith('\\')) return { problem: 'the host of the URL is followed by a backslash' };
+  // RFC 9112 §3.2.4: the last proxy sends OPTIONS without a path for the server as a whole.
+  if (rest === '' && method === 'OPTIONS') return { destination, target: toTarget('*') };
+  return { destination, target: toTarget(rest.startsWith('/') ? rest : `/${rest}`) };
+}
+
+function toTarget(raw: string): RequestTarget {
+  const mark = raw.indexOf('?');
+  const query = mark === -1 ? undefined : raw.slice(mark + 1);
+  return { raw, path: mark === -1 ? raw : raw.slice(0, mark), query, ambiguities: [] };
+}
+
+function findHostProblem(authority: string): string | undefined {
+  const [, host = authority, port] = /^(\[[^\]]*\]|[^:]*):([^:]*)$/.exec(authority) ?? [];
+  if (host === '') return 'it is empty';
+  if (port !== undefined && (!/^[0-9]{1,5}$/.test(port) || Number(port) < 1 || Number(port) > 65_535))
+    return 'the port is not a number between 1 and 65535';
+  if (host.startsWith('[')) return 'the text between brackets is not an IPv6 address';
+  if (host.includes(':')) return 'an IPv6 address must be in brackets';
+  if (/(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$/i.test(host)) return 'a name must not end in a number, and an IPv4 address has four';
+  return /^[a-z0-9._-]+$/i.test(host) ? undefined : 'it has characters that no host name has';
 }

@@ -15,18 +15,6 @@ import { type RecordedBody, StoredBodies } from '../../telemetry/journal/stored-
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { BodyRecorder, RequestRecord } from './record.ts';
 
-/** The dependencies of the recorders. */
-export interface BodyRecordersParts {
-  readonly clock: Clock;
-  /** Memory of all bodies. */
-  readonly maxBytes: number;
-  readonly onBody: (outcome: BodyStored) => void;
-  /** Whether the process is near its memory limit: nothing is stored then. */
-  readonly isMemoryLow: () => boolean;
-  /** The signing secrets of all routes: no body with one is stored. */
-  readonly secrets: () => readonly Buffer[];
-}
-
 /** Parsed values take many times the memory of their text. */
 const BOUNDS: JsonBounds = { maxDepth: 64, maxValues: 10_000 };
 /** Credentials in the content, by preset; each reader could use them. */
@@ -41,12 +29,21 @@ const CREDENTIALS: Readonly<Record<string, readonly string[]>> = {
 
 /** The recorders of all routes. */
 export class BodyRecorders {
-  readonly #parts: BodyRecordersParts;
+  readonly #parts;
   readonly #stored: StoredBodies;
   /** As text, by route. */
   readonly #settings = new Map<string, string>();
 
-  constructor(parts: BodyRecordersParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    /** Memory of all bodies. */
+    readonly maxBytes: number;
+    readonly onBody: (outcome: BodyStored) => void;
+    /** Whether the process is near its memory limit: nothing is stored then. */
+    readonly isMemoryLow: () => boolean;
+    /** The signing secrets of all routes: no body with one is stored. */
+    readonly secrets: () => readonly Buffer[];
+  }) {
     this.#parts = parts;
     this.#stored = new StoredBodies({ ...parts, onEvicted: () => parts.onBody('evicted') });
   }

@@ -61,12 +61,6 @@ interface QueuedRequest extends AppSlot {
   readonly cancel: CancelTimer;
 }
 
-/** Reports changes of both counts, for the gauges. */
-interface CapacityEvents {
-  onInFlight(delta: 1 | -1): void;
-  onQueued(delta: 1 | -1): void;
-}
-
 /** The maximum number of slots, or of queue entries, for each kind of request. */
 interface Shares {
   readonly all: number;
@@ -84,7 +78,7 @@ interface Shares {
 export class Capacity {
   readonly #limits: CapacityLimits;
   readonly #clock: Clock;
-  readonly #events: CapacityEvents;
+  readonly #events;
   readonly #queue = new Set<QueuedRequest>();
   readonly #entered: SlotTally;
   readonly #queued: SlotTally;
@@ -95,7 +89,14 @@ export class Capacity {
   readonly #toNetwork = rememberClientNetworks();
   #isClosed = false;
 
-  constructor(limits: CapacityLimits, clock: Clock, events: CapacityEvents) {
+  constructor(
+    limits: CapacityLimits,
+    clock: Clock,
+    events: {
+      onInFlight(delta: 1 | -1): void;
+      onQueued(delta: 1 | -1): void;
+    },
+  ) {
     this.#limits = limits;
     this.#clock = clock;
     this.#events = events;

@@ -8,7 +8,7 @@ import type { ClientErrors } from '../../http/server/client-errors.ts';
 import { type BodyLimits, BodyWatch } from '../../http/server/limits.ts';
 import { type BoundAddress, Listener } from '../../http/server/listener.ts';
 import type { MemoryPressure } from '../../http/server/memory-guard.ts';
-import { PortClients, type PortClientsParts } from '../../http/server/port-clients.ts';
+import { type ClientLimits, PortClients } from '../../http/server/port-clients.ts';
 import { type PortRequest, PortRequests } from '../../http/server/port-requests.ts';
 import { createStrictServer, type StrictLimits } from '../../http/server/strict-server.ts';
 import type { TlsContexts } from '../../http/server/tls.ts';
@@ -29,7 +29,7 @@ export class PlainPort {
   constructor(
     options: {
       readonly address: ListenAddress;
-      readonly limits: StrictLimits & PortClientsParts['limits'];
+      readonly limits: StrictLimits & ClientLimits;
       readonly bodies: BodyLimits;
       readonly tls: TlsContexts | undefined;
       readonly memory: MemoryPressure;

@@ -1,7 +1,6 @@
 /** The metric families of routes: name, help, labels and buckets. */
 import type { Registry } from '@prometheus-io/client';
-import { OWN_BUCKETS } from '../../telemetry/metrics/buckets.ts';
-import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
+import { CounterFamily, GaugeFamily, HistogramFamily, OWN_BUCKETS } from '../../telemetry/metrics/series.ts';
 
 /** Seconds, based on OpenTelemetry's recommendation for HTTP: fast apps, and the timeouts of senders. */
 const HTTP_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10];

@@ -33,12 +33,6 @@ export type ClaimSettlement = IdSettlement | ResourceSettlement;
 /** The outcome of a settlement, for the metrics. */
 export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
 
-/** Reports every outcome; `onLost` also says why. */
-interface SettlementEvents {
-  onOutcome(outcome: SettlementOutcome, settlement: ClaimSettlement): void;
-  onLost(settlement: ClaimSettlement, message: string): void;
-}
-
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 5_000;
 /** Waiting settlements are a few hundred bytes each. */
@@ -49,14 +43,21 @@ const BATCH_SIZE = 100;
 export class Settlements {
   readonly #store: SeenIds;
   readonly #clock: Clock;
-  readonly #events: SettlementEvents;
+  readonly #events;
   readonly #waiting: ClaimSettlement[] = [];
   #inProgress = 0;
   #retryDelay = MIN_RETRY_MS;
   #timer: CancelTimer | undefined;
   #onIdle: (() => void)[] = [];
 
-  constructor(store: SeenIds, clock: Clock, events: SettlementEvents) {
+  constructor(
+    store: SeenIds,
+    clock: Clock,
+    events: {
+      onOutcome(outcome: SettlementOutcome, settlement: ClaimSettlement): void;
+      onLost(settlement: ClaimSettlement, message: string): void;
+    },
+  ) {
     this.#store = store;
     this.#clock = clock;
     this.#events = events;

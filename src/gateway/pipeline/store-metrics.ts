@@ -1,8 +1,7 @@
 /** The metrics of claims, ordering and capacity. */
 import { Gauge, type Registry } from '@prometheus-io/client';
 import type { Milliseconds } from '../../core/clock.ts';
-import { OWN_BUCKETS } from '../../telemetry/metrics/buckets.ts';
-import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
+import { CounterFamily, GaugeFamily, HistogramFamily, OWN_BUCKETS } from '../../telemetry/metrics/series.ts';
 
 /** How a dedup operation ended. */
 export const DEDUP_OUTCOMES = [

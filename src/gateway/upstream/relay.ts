@@ -35,21 +35,9 @@ const LINK = /^<[^<>\r\n]*>(?:[\t ]*;[\t ]*[^;="\s]+(?:=(?:"[^;"\s]*"|[^;"\s]+))
 const MAX_SINGLE_WRITE = 8_192;
 const MAX_HINT_BYTES = 8_192;
 
-/** The dependencies of a relay. */
-interface RelayParts {
-  readonly responsePolicy: ResponseHeaderPolicy;
-  /** The refusal code if no connection can be opened. */
-  readonly connectFailureCode: RejectionCode;
-  readonly admitted: Admitted;
-  readonly response: ClientResponse;
-  readonly clock: Clock;
-  readonly readLimits: ReadLimits;
-  readonly resolve: (outcome: ForwardOutcome) => void;
-}
-
 /** Follows an exchange from sending the request to the end of the response. */
 export class Relay implements UpstreamListener {
-  readonly #parts: RelayParts;
+  readonly #parts;
   readonly #response: ClientResponse;
   readonly #startedAt: Milliseconds;
   #exchange: UpstreamExchange | undefined;
@@ -72,7 +60,16 @@ export class Relay implements UpstreamListener {
     if (!this.#hasBody && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
   };
 
-  constructor(parts: RelayParts) {
+  constructor(parts: {
+    readonly responsePolicy: ResponseHeaderPolicy;
+    /** The refusal code if no connection can be opened. */
+    readonly connectFailureCode: RejectionCode;
+    readonly admitted: Admitted;
+    readonly response: ClientResponse;
+    readonly clock: Clock;
+    readonly readLimits: ReadLimits;
+    readonly resolve: (outcome: ForwardOutcome) => void;
+  }) {
     this.#parts = parts;
     this.#response = parts.response;
     this.#startedAt = parts.clock.monotonic();

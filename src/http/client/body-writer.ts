@@ -9,26 +9,28 @@ import type { UpstreamRequest } from './upstream.ts';
 /** Copying a small body is cheaper than writing a second buffer. */
 const MAX_COPIED_BYTES = 16_384;
 
-/** The callbacks of a body writer. */
-interface BodyWriterEvents {
-  /** Bytes were written. */
-  onProgress(): void;
-  /** The server reads no more for now. */
-  startPause(): ReadPause | undefined;
-  onWritten(): void;
-  /** The sender disconnected or was too slow: the server must not take the partial request for a complete one. */
-  onBroken(reason: Reason): void;
-}
-
 /** Writes one stream to one socket. */
 export class BodyWriter implements BodyConsumer {
   readonly #socket: Socket;
   readonly #body: BodyStream;
   readonly #isChunked: boolean;
-  readonly #events: BodyWriterEvents;
+  readonly #events;
   #isOver = false;
 
-  constructor(socket: Socket, body: BodyStream, isChunked: boolean, events: BodyWriterEvents) {
+  constructor(
+    socket: Socket,
+    body: BodyStream,
+    isChunked: boolean,
+    events: {
+      /** Bytes were written. */
+      onProgress(): void;
+      /** The server reads no more for now. */
+      startPause(): ReadPause | undefined;
+      onWritten(): void;
+      /** The sender disconnected or was too slow: the server must not take the partial request for a complete one. */
+      onBroken(reason: Reason): void;
+    },
+  ) {
     this.#isChunked = isChunked;
     this.#socket = socket;
     this.#body = body;

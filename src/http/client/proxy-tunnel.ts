@@ -12,7 +12,7 @@ import { DialFailure, type Opening, toCode } from '../dial/dial.ts';
 import { parseResponseHead } from './response-head.ts';
 
 /** The settings of the proxy. */
-export interface EgressProxySettings {
+interface EgressProxySettings {
   readonly url: string;
   readonly username?: string | undefined;
   readonly password?: Secret | undefined;

@@ -21,7 +21,7 @@ export interface EgressRules {
 }
 
 /** Where an endpoint is, and what is requested there. */
-export interface EndpointTarget {
+interface EndpointTarget {
   readonly isTls: boolean;
   /** A lower-case name without a trailing dot, or a normalized address without brackets. */
   readonly host: string;

@@ -11,7 +11,7 @@ import type { FindAddressProblem } from './address-rules.ts';
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
 /** Addresses that may be dialled, or why there are none. */
-export type Resolution =
+type Resolution =
   | { readonly addresses: readonly string[] }
   | { readonly problem: 'not_found' | 'forbidden'; readonly detail: string };
 

@@ -1,27 +1,23 @@
 /** Finds the address of the client, the peer of the socket or what trusted proxies report, and gives each request its ID and times. */
 import { randomUUID } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
-import type { Client } from '../../core/client.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
-import type { RequestInfo } from '../../core/parsed-head.ts';
+import type { Client, RequestInfo } from '../../core/parsed-head.ts';
 
 const PORT = /^\d{1,5}$/;
 
 /** Finds the client of a request from its peer address and header. */
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
 
-/** The trusted proxies, as CIDR ranges and single addresses; none by default. */
-interface TrustedProxies {
+/** Creates the resolver. Without trusted proxies, the peer is the client. */
+export function createClientResolver(proxies: {
   /** Trusted to report the address of the client. */
   readonly address: readonly string[];
   /** Trusted to assert the identity of the client. */
   readonly identity: readonly string[];
-}
-
-/** Creates the resolver. Without trusted proxies, the peer is the client. */
-export function createClientResolver(proxies: TrustedProxies): ClientResolver {
+}): ClientResolver {
   const trusted = new IpRanges(proxies.address);
   const identity = new IpRanges(proxies.identity);
   return (rawPeer, isEncrypted, headers) => {

@@ -3,12 +3,12 @@
  */
 import type { Socket } from 'node:net';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
-import type { CertificateEnd, Client } from '../../core/client.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { CancelTimer, Clock, EpochMilliseconds } from '../../core/clock.ts';
+import type { CertificateEnd, Client } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
-import { toConnectionKey } from './proxy-protocol-peers.ts';
+import { toConnectionKey } from './proxy-protocol.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** One subject alternative name; Node quotes a name that contains a comma, a quote or a control (CVE-2021-44532). */

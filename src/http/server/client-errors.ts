@@ -17,24 +17,21 @@ interface LatestExchange {
   readonly body: { fail(reason: Reason): void };
 }
 
-/** The dependencies of ClientErrors. */
-interface ClientErrorParts {
-  readonly clock: Clock;
-  readonly onLimit: OnLimit;
-  /** Returns the remote address of the connection. */
-  toPeer(socket: Socket): string;
-  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
-}
-
 /** Handles the errors on the connections of one port. */
 export class ClientErrors {
-  readonly #parts: ClientErrorParts;
+  readonly #parts;
   /** An error response must neither be sent in the middle of the latest response, nor after the final one. */
   readonly #latest = new Map<Duplex, LatestExchange>();
   /** Their final response is being sent; further bytes on them are discarded. */
   readonly #ending = new WeakSet<Duplex>();
 
-  constructor(parts: ClientErrorParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    readonly onLimit: OnLimit;
+    /** Returns the remote address of the connection. */
+    toPeer(socket: Socket): string;
+    rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
+  }) {
     this.#parts = parts;
   }
 

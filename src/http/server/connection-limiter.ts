@@ -74,7 +74,7 @@ export interface TrackedRequest {
 }
 
 /** A connection of the port. */
-export interface TrackedConnection {
+interface TrackedConnection {
   readonly socket: Socket;
   readonly key: string;
   network: Network;

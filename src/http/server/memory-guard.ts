@@ -17,27 +17,6 @@ export interface MemoryPressure {
   onGarbage(bytes: number): void;
 }
 
-/** The dependencies of the guard. */
-interface MemoryGuardParts {
-  readonly clock: Clock;
-  /** The bytes that the process may use; undefined: there is no known limit, and nothing is rejected. */
-  readonly limit: number | undefined;
-  /** The workers of the process. */
-  readonly workers: number;
-  /** The share of the limit above which large bodies are rejected; new requests are rejected halfway between it and the limit. */
-  readonly shed: number;
-  /** The share of V8's heap limit above which new requests are rejected. */
-  readonly heapShed: number;
-  /** Returns the share of V8's heap limit that is in use. */
-  readonly readHeap: () => number;
-  /** Returns the bytes that cannot be reclaimed: the memory of the process and what the kernel holds for it. */
-  readonly read: () => number;
-  /** Runs the garbage collector. */
-  readonly collect: () => void;
-  /** Also shrinks the heap, which pauses the process for longer. */
-  readonly collectAll: () => void;
-}
-
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
 /** The heap is measured at most so often: each time may collect garbage. */
 const MIN_HEAP_INTERVAL_MS: Milliseconds = 100;
@@ -57,7 +36,7 @@ const MAX_GARBAGE = 0.06;
 
 /** Measures the heap and the process once a second, and also for each mebibyte that arrives. */
 export class MemoryGuard implements MemoryPressure {
-  readonly #parts: MemoryGuardParts;
+  readonly #parts;
   readonly #stop: CancelTimer;
   readonly #sheds: (() => void)[] = [];
   #used = 0;
@@ -69,7 +48,25 @@ export class MemoryGuard implements MemoryPressure {
   #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
 
-  constructor(parts: MemoryGuardParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    /** The bytes that the process may use; undefined: there is no known limit, and nothing is rejected. */
+    readonly limit: number | undefined;
+    /** The workers of the process. */
+    readonly workers: number;
+    /** The share of the limit above which large bodies are rejected; new requests are rejected halfway between it and the limit. */
+    readonly shed: number;
+    /** The share of V8's heap limit above which new requests are rejected. */
+    readonly heapShed: number;
+    /** Returns the share of V8's heap limit that is in use. */
+    readonly readHeap: () => number;
+    /** Returns the bytes that cannot be reclaimed: the memory of the process and what the kernel holds for it. */
+    readonly read: () => number;
+    /** Runs the garbage collector. */
+    readonly collect: () => void;
+    /** Also shrinks the heap, which pauses the process for longer. */
+    readonly collectAll: () => void;
+  }) {
     this.#parts = parts;
     this.#stop = parts.clock.every(CHECK_INTERVAL_MS, () => {
       this.#checkHeap();

@@ -28,12 +28,6 @@ interface ProcessMemoryBudget {
   readonly maxLargeBodies: number;
 }
 
-/** Limits that a config may set. */
-interface MemorySettings {
-  readonly maxBufferedBytes?: number | undefined;
-  readonly maxLargeBodies?: number | undefined;
-}
-
 /** The bytes that an idle process leaves to all its workers together; `limit`: of the container. */
 export function toFreeBytes(limit: number, workers = 1): number {
   return limit - BASE_BYTES - (workers - 1) * WORKER_BYTES;
@@ -41,7 +35,10 @@ export function toFreeBytes(limit: number, workers = 1): number {
 
 /** Derives the limits of all workers together; explicit settings take precedence. `limit`: of the container, in bytes (readContainerMemory). */
 export function toMemoryBudget(
-  { maxBufferedBytes, maxLargeBodies }: MemorySettings,
+  {
+    maxBufferedBytes,
+    maxLargeBodies,
+  }: { readonly maxBufferedBytes?: number | undefined; readonly maxLargeBodies?: number | undefined },
   limit: number | undefined,
   workers = 1,
 ): ProcessMemoryBudget {
@@ -60,7 +57,7 @@ export interface ServerMemory {
 }
 
 /** The rates and limits of bodies, as each kind of process sets them. */
-type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & {
+type MemoryPace = Omit<BodyLimits, 'maxBufferedBytes' | 'maxLargeBodies'> & {
   /** The share of the container's memory above which requests get 503. */
   readonly memoryShed: number;
   /** The same for the heap. */

@@ -2,13 +2,12 @@
 import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
-import { toClientNetwork } from '../../core/client-network.ts';
+import { KEPT_CLIENTS, rememberClientNetworks, toClientNetwork } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent, runNextTurn } from '../../core/safe-events.ts';
 import type { BodySource } from './body-source.ts';
-import { ClientShares } from './client-shares.ts';
 import {
   type ClosingEmitter,
   type ConnectionLimiter,
@@ -18,26 +17,25 @@ import {
   type TrackedRequest,
   type TrackedResponse,
 } from './connection-limiter.ts';
-import { CONNECTION_BYTES, FIRST_REQUEST_BYTES, type OnLimit, type PortLimits, TLS_CONNECTION_BYTES } from './limits.ts';
+import {
+  CONNECTION_BYTES,
+  FIRST_REQUEST_BYTES,
+  type ListenLimit,
+  type OnLimit,
+  type PortLimits,
+  TLS_CONNECTION_BYTES,
+} from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import type { IncomingBody } from './request-body.ts';
 import { interceptConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 
-/** The dependencies of PortClients. */
-export interface PortClientsParts {
-  readonly limits: Pick<
-    PortLimits,
-    'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
-  >;
-  /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
-  readonly shared: readonly string[];
-  readonly clock: Clock;
-  readonly onLimit: OnLimit;
-  readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
-  readonly memory: Pick<MemoryPressure, 'isTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'>;
-}
+/** The limits of a port for each client, and for all. */
+export type ClientLimits = Pick<
+  PortLimits,
+  'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
+>;
 
 const SWEEP_INTERVAL_MS = 1_000;
 /** The share of the memory that the TLS connections of each port may keep while memory is tight. */
@@ -50,6 +48,18 @@ const CERTIFIED_CONNECTION_BYTES = 448 * 1024;
  * uses it again. Without this exception, the port could reject everything permanently.
  */
 const FEW_CONNECTIONS = 4;
+
+/** The limits. */
+interface ClientShareLimits {
+  readonly maxRequestsPerClient: number;
+  readonly maxUpgraded: number;
+  readonly maxUpgradedPerClient: number;
+}
+
+interface Counts {
+  requests: number;
+  upgraded: number;
+}
 
 /** The connections that each worker keeps on a port while memory is tight. All workers together keep as many as one would. */
 export function toKeptConnections(
@@ -75,13 +85,31 @@ export class PortClients {
   readonly #clock: Clock;
   readonly #sendTimeout: Milliseconds;
   readonly #onLimit: OnLimit;
-  readonly #memory: PortClientsParts['memory'];
+  readonly #memory;
   /** When a response started to wait for its client to read the end of it. */
   readonly #unreadSince = new WeakMap<TrackedRequest, Milliseconds>();
   readonly #stop: CancelTimer;
 
   /** Call it before `server` listens. */
-  constructor(server: Server | TlsServer, { limits, shared, clock, onLimit, tls, memory }: PortClientsParts) {
+  constructor(
+    server: Server | TlsServer,
+    {
+      limits,
+      shared,
+      clock,
+      onLimit,
+      tls,
+      memory,
+    }: {
+      readonly limits: ClientLimits;
+      /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
+      readonly shared: readonly string[];
+      readonly clock: Clock;
+      readonly onLimit: OnLimit;
+      readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
+      readonly memory: Pick<MemoryPressure, 'isTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'>;
+    },
+  ) {
     const isTls = tls !== undefined;
     this.#isTls = isTls;
     this.#shared = new IpRanges(shared);
@@ -181,5 +209,56 @@ export class PortClients {
         response.destroy();
       }
     }
+  }
+}
+
+/** The limits for the clients of one port. */
+export class ClientShares {
+  readonly #limits: ClientShareLimits;
+  readonly #shared: IpRanges;
+  readonly #onLimit: OnLimit;
+  readonly #toNetwork = rememberClientNetworks();
+  readonly #clients = new Map<string, Counts>();
+  #upgraded = 0;
+
+  /** `shared`: addresses that represent many clients, and therefore are not limited. */
+  constructor(limits: ClientShareLimits, shared: IpRanges, onLimit: OnLimit) {
+    this.#limits = limits;
+    this.#shared = shared;
+    this.#onLimit = onLimit;
+  }
+
+  /**
+   * Counts a request of the client at `address`. Returns a function that ends it; undefined if the client has reached a limit.
+   */
+  enter(address: string, isUpgrade: boolean): (() => void) | undefined {
+    const network = this.#toNetwork(address);
+    const counts = this.#clients.get(network) ?? { requests: 0, upgraded: 0 };
+    const limit = this.#findLimit(counts, isUpgrade, address);
+    if (limit !== undefined) {
+      this.#onLimit(limit);
+      return undefined;
+    }
+    if (counts.requests === 0) this.#clients.set(network, counts);
+    const upgraded = isUpgrade ? 1 : 0;
+    counts.requests++;
+    counts.upgraded += upgraded;
+    this.#upgraded += upgraded;
+    return () => {
+      counts.requests--;
+      counts.upgraded -= upgraded;
+      this.#upgraded -= upgraded;
+      if (counts.requests === 0 && this.#clients.size > KEPT_CLIENTS) this.#clients.delete(network);
+    };
+  }
+
+  #findLimit({ requests, upgraded }: Counts, isUpgrade: boolean, address: string): ListenLimit | undefined {
+    const { maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient } = this.#limits;
+    if (isUpgrade && this.#upgraded >= maxUpgraded) return 'upgrades';
+    // A client that has more slots than are free gets no further one, so that a few clients cannot take them all.
+    const hasShare = upgraded >= maxUpgradedPerClient || upgraded > maxUpgraded - this.#upgraded;
+    const limit = requests >= maxRequestsPerClient ? 'client_requests' : isUpgrade && hasShare ? 'client_upgrades' : undefined;
+    // Checked last, because it is the most expensive check and rarely needed.
+    return limit !== undefined && this.#shared.has(address) ? undefined : limit;
   }
 }

@@ -29,17 +29,6 @@ export interface PortRequest {
   readonly refusal?: Refusal | undefined;
 }
 
-/** The dependencies of PortRequests. */
-interface PortRequestParts {
-  readonly errors: ClientErrors;
-  readonly clients: Pick<PortClients, 'track' | 'enter'>;
-  readonly bodies: BodyWatch;
-  readonly onLimit: OnLimit;
-  readonly maxHeaderFields: number;
-  /** Handles a request; it is admitted by `PortClients.admit` or the port's own limits first. */
-  readonly handle: (received: PortRequest) => unknown;
-}
-
 /** The parts of a request besides its message. */
 interface Arrival {
   readonly expectsContinue?: boolean;
@@ -80,11 +69,19 @@ const FIELD_BYTES = 64;
  * connection while a request waits. If more wait than may, the connection ends with the response to the last of them.
  */
 export class PortRequests {
-  readonly #parts: PortRequestParts;
+  readonly #parts;
   /** Only of open connections on which a request has ever waited. */
   readonly #queues = new Map<Socket, RequestQueue>();
 
-  constructor(parts: PortRequestParts) {
+  constructor(parts: {
+    readonly errors: ClientErrors;
+    readonly clients: Pick<PortClients, 'track' | 'enter'>;
+    readonly bodies: BodyWatch;
+    readonly onLimit: OnLimit;
+    readonly maxHeaderFields: number;
+    /** Handles a request; it is admitted by `PortClients.admit` or the port's own limits first. */
+    readonly handle: (received: PortRequest) => unknown;
+  }) {
     this.#parts = parts;
   }
 

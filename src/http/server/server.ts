@@ -22,7 +22,7 @@ import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
-import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
+import { ProxyProtocolPeers } from './proxy-protocol.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
@@ -49,20 +49,6 @@ interface ListenSettings {
   readonly tls?: { readonly clientCaFile?: string | undefined } | undefined;
 }
 
-/** The dependencies of the server. */
-interface ListenParts {
-  readonly listen: ListenSettings;
-  readonly tls: TlsContexts | undefined;
-  readonly limits: PortLimits;
-  readonly clock: Clock;
-  readonly memory: ListenMemory;
-  readonly handler: RequestHandler;
-  readonly onLimit: OnLimit;
-  readonly onConnections: (delta: 1 | -1) => void;
-  /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
-  readonly sharedPeers?: readonly string[];
-}
-
 /** The parts of a request other than its head. */
 interface Incoming extends Omit<PortRequest, 'request' | 'response'> {
   readonly response: ClientResponse;
@@ -85,7 +71,7 @@ export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
 
 /** The listening data port. */
 export class ListenServer {
-  readonly #parts: ListenParts;
+  readonly #parts;
   readonly #server: Server | TlsServer;
   readonly #listener: Listener;
   readonly #resolveClient: ClientResolver;
@@ -100,7 +86,18 @@ export class ListenServer {
   readonly #hsts: string | undefined;
   #phase: ListenPhase = 'open';
 
-  constructor(parts: ListenParts) {
+  constructor(parts: {
+    readonly listen: ListenSettings;
+    readonly tls: TlsContexts | undefined;
+    readonly limits: PortLimits;
+    readonly clock: Clock;
+    readonly memory: ListenMemory;
+    readonly handler: RequestHandler;
+    readonly onLimit: OnLimit;
+    readonly onConnections: (delta: 1 | -1) => void;
+    /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
+    readonly sharedPeers?: readonly string[];
+  }) {
     const { limits, clock, tls, onLimit } = parts;
     const { guard } = parts.memory;
     this.#parts = parts;

@@ -12,7 +12,7 @@ import { Counts } from '../../core/unordered-list.ts';
 import type { OnLimit } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
-import { toConnectionKey } from './proxy-protocol-peers.ts';
+import { toConnectionKey } from './proxy-protocol.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** The TLS of a port. */

@@ -21,15 +21,6 @@ export interface PeerLimits {
   readonly maxBytes: number;
 }
 
-/** The dependencies. */
-interface PeerParts {
-  readonly limits: PeerLimits;
-  /** Maximum number of connections of the server. */
-  readonly maxConnections: number;
-  readonly clock: Clock;
-  readonly onClosed: (limit: AdmissionConnectionLimit) => void;
-}
-
 interface PeerConnection {
   readonly socket: Socket;
   readonly network: PeerNetwork;
@@ -69,12 +60,21 @@ export interface AdmittedRequest {
 
 /** The connections of one server. */
 export class AdmissionPeers {
-  readonly #parts: PeerParts;
+  readonly #parts;
   readonly #networks = new Map<string, PeerNetwork>();
   readonly #connections = new Map<string, PeerConnection>();
 
   /** Must be created before `server` listens. */
-  constructor(server: TlsServer, parts: PeerParts) {
+  constructor(
+    server: TlsServer,
+    parts: {
+      readonly limits: PeerLimits;
+      /** Maximum number of connections of the server. */
+      readonly maxConnections: number;
+      readonly clock: Clock;
+      readonly onClosed: (limit: AdmissionConnectionLimit) => void;
+    },
+  ) {
     this.#parts = parts;
     // A destroyed connection counts as open for Node until the next turn of the loop.
     server.maxConnections = 2 * parts.maxConnections;

@@ -28,24 +28,6 @@ interface Rejection {
   readonly problem: string;
 }
 
-/** The dependencies of the server. */
-interface AdmissionServerParts {
-  readonly address: ListenAddress;
-  readonly tls: TlsContexts;
-  readonly clock: Clock;
-  readonly memory: ListenMemory;
-  /** Handles the body of one request; `isVerified`: the caller is the API server. */
-  readonly review: (content: Buffer, isVerified: boolean) => Promise<ReviewReply>;
-  readonly callers: CallerNames;
-  /** Whether callers other than the API server are rejected. */
-  readonly requiresVerified: boolean;
-  readonly perClient: Omit<PeerLimits, 'maxBytes'>;
-  readonly onConnectionClosed: (limit: AdmissionConnectionLimit) => void;
-  readonly onRejected: (rejection: Rejection) => void;
-  readonly onInFlight: (delta: 1 | -1) => void;
-  readonly onHandshakeFailed: (problem: string) => void;
-}
-
 /** The API server accepts objects of up to 3 MiB, and wraps the pod into a review. */
 const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
 /**
@@ -87,7 +69,7 @@ const REASONS: Partial<Readonly<Record<Reason, RejectionLabel>>> = {
 
 /** The listening port. */
 export class AdmissionServer {
-  readonly #parts: AdmissionServerParts;
+  readonly #parts;
   readonly #server: TlsServer;
   readonly #listener: Listener;
   readonly #peers: AdmissionPeers;
@@ -98,7 +80,22 @@ export class AdmissionServer {
   #isClosing = false;
   #onIdle: () => void = () => undefined;
 
-  constructor(parts: AdmissionServerParts) {
+  constructor(parts: {
+    readonly address: ListenAddress;
+    readonly tls: TlsContexts;
+    readonly clock: Clock;
+    readonly memory: ListenMemory;
+    /** Handles the body of one request; `isVerified`: the caller is the API server. */
+    readonly review: (content: Buffer, isVerified: boolean) => Promise<ReviewReply>;
+    readonly callers: CallerNames;
+    /** Whether callers other than the API server are rejected. */
+    readonly requiresVerified: boolean;
+    readonly perClient: Omit<PeerLimits, 'maxBytes'>;
+    readonly onConnectionClosed: (limit: AdmissionConnectionLimit) => void;
+    readonly onRejected: (rejection: Rejection) => void;
+    readonly onInFlight: (delta: 1 | -1) => void;
+    readonly onHandshakeFailed: (problem: string) => void;
+  }) {
     this.#parts = parts;
     const { clock, memory } = parts;
     const tls = { contexts: parts.tls, clock, memory: memory.guard, onLimit: parts.onHandshakeFailed };

@@ -12,16 +12,6 @@ import type { AdmissionLogger } from './log-events.ts';
 import type { PodEvent } from './reviewer.ts';
 import { shorten } from './warnings.ts';
 
-/** The dependencies. */
-interface EventsParts {
-  readonly kube: Pick<KubeClient, 'request'>;
-  readonly clock: Clock;
-  readonly logger: AdmissionLogger;
-  /** Name of the injector's pod. */
-  readonly instance: string;
-  readonly onOutcome: (outcome: EventOutcome) => void;
-}
-
 /** Events are deduplicated for this long, so that a thousand pods of one owner cause one Event. */
 const REPEATED_WITHIN_MS: Milliseconds = 600_000;
 const MAX_REMEMBERED = 2_000;
@@ -38,13 +28,20 @@ const UNNAMED = '…';
 
 /** Sends Events. */
 export class Events {
-  readonly #parts: EventsParts;
+  readonly #parts;
   readonly #sent = new Map<string, Milliseconds>();
   readonly #budget: TokenBucket;
   #inFlight = 0;
   #forbiddenUntil: Milliseconds = 0;
 
-  constructor(parts: EventsParts) {
+  constructor(parts: {
+    readonly kube: Pick<KubeClient, 'request'>;
+    readonly clock: Clock;
+    readonly logger: AdmissionLogger;
+    /** Name of the injector's pod. */
+    readonly instance: string;
+    readonly onOutcome: (outcome: EventOutcome) => void;
+  }) {
     this.#parts = parts;
     this.#budget = new TokenBucket(PER_SECOND, BURST, parts.clock);
   }

@@ -2,9 +2,8 @@
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-error-metrics.ts';
-import { type BuildOptions, createBuildInfo } from '../../telemetry/metrics/build-info.ts';
 import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/openmetrics.ts';
-import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.ts';
+import { collectProcessMetrics, createBuildInfo } from '../../telemetry/metrics/process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
 
 /** Why a request got no review response; the API server then applies its failurePolicy. */
@@ -70,19 +69,19 @@ export interface InjectorMetrics {
   exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
 }
 
-/** Options of the metrics. */
-interface InjectorMetricsOptions extends BuildOptions {
-  /** Whether to include process_* and nodejs_*. */
-  readonly processMetrics: boolean;
-  /** All results with their reasons, initialized to 0. */
-  readonly admissions: readonly (readonly [result: string, reason: string])[];
-}
-
 const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const SUCCESS: readonly Success[] = ['success', 'failure'];
 
 /** Creates the metrics in a separate registry. */
-export function createInjectorMetrics(options: InjectorMetricsOptions): InjectorMetrics {
+export function createInjectorMetrics(options: {
+  readonly version: string;
+  /** The commit; undefined if it is unknown. */
+  readonly revision?: string | undefined;
+  /** Whether to include process_* and nodejs_*. */
+  readonly processMetrics: boolean;
+  /** All results with their reasons, initialized to 0. */
+  readonly admissions: readonly (readonly [result: string, reason: string])[];
+}): InjectorMetrics {
   const registry = new Registry();
   const registers = [registry];
   const counters = createCounters(registers);
@@ -94,7 +93,7 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
     registers,
   }).series();
   const inFlight = gauges.inFlight.series();
-  createBuildInfo(registers, options);
+  createBuildInfo(registers, options.version, options.revision);
   if (options.processMetrics) collectProcessMetrics(registry);
   initialize(counters, options.admissions);
   return {
@@ -163,7 +162,10 @@ function createGauges(registers: readonly Registry[]) {
 }
 
 /** Initializes all series to 0: an alert cannot fire on a series that only appears with its first failure. */
-function initialize(counters: ReturnType<typeof createCounters>, admissions: InjectorMetricsOptions['admissions']): void {
+function initialize(
+  counters: ReturnType<typeof createCounters>,
+  admissions: readonly (readonly [result: string, reason: string])[],
+): void {
   for (const [result, reason] of admissions) counters.admissions.series(result, reason);
   for (const reason of REJECTIONS) counters.rejected.series(reason);
   for (const scope of ESCAPE_SCOPES) counters.escapedErrors.series(scope);

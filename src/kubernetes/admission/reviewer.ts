@@ -62,24 +62,6 @@ export interface PodEvent {
   readonly note: string;
 }
 
-/** The dependencies of the reviewer. */
-interface ReviewerParts {
-  readonly clock: Clock;
-  readonly logger: AdmissionLogger;
-  readonly metrics: InjectorMetrics;
-  readonly defaults: SidecarDefaults;
-  /** Version of sidegate. */
-  readonly version: string;
-  /** The version of the oldest part of the cluster. */
-  readonly kube: () => KubeVersion;
-  /** Namespaces for which the API server never calls the injector. */
-  readonly excludedNamespaces: readonly string[];
-  /** Computes further warnings; never rejects and is bounded in time. Only for verified callers, because it reveals the contents of the cluster. */
-  readonly advise: (pod: AdvisedPod) => Promise<readonly string[]>;
-  /** Sends an Event; returns at once. */
-  readonly sendEvent: (podEvent: PodEvent, isVerified: boolean) => void;
-}
-
 /** The only path of the webhook port. */
 export const REVIEW_PATH = '/inject';
 const INTERCEPTION_MODES = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
@@ -120,7 +102,22 @@ export function toRejection(rejected: RejectionLabel): ReviewReply {
 }
 
 /** Creates the reviewer. It rejects only for internal errors. `isVerified`: the caller is authenticated as the API server. */
-export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerified: boolean) => Promise<ReviewReply> {
+export function createReviewer(parts: {
+  readonly clock: Clock;
+  readonly logger: AdmissionLogger;
+  readonly metrics: InjectorMetrics;
+  readonly defaults: SidecarDefaults;
+  /** Version of sidegate. */
+  readonly version: string;
+  /** The version of the oldest part of the cluster. */
+  readonly kube: () => KubeVersion;
+  /** Namespaces for which the API server never calls the injector. */
+  readonly excludedNamespaces: readonly string[];
+  /** Computes further warnings; never rejects and is bounded in time. Only for verified callers, because it reveals the contents of the cluster. */
+  readonly advise: (pod: AdvisedPod) => Promise<readonly string[]>;
+  /** Sends an Event; returns at once. */
+  readonly sendEvent: (podEvent: PodEvent, isVerified: boolean) => void;
+}): (content: Buffer, isVerified: boolean) => Promise<ReviewReply> {
   const { clock, metrics, defaults, version, kube, advise } = parts;
   const excluded = new Set(parts.excludedNamespaces);
   return async (content, isVerified) => {
@@ -136,7 +133,7 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerifi
     if (excluded.has(request.namespace)) return toRejection('excluded_namespace');
     const advice = advised === undefined || !isVerified ? [] : await advise(advised);
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
-    log(parts, request, injection, advice);
+    log(parts.logger, request, injection, advice);
     if (!request.isDryRun) for (const podEvent of toPodEvents(request, injection, advice)) parts.sendEvent(podEvent, isVerified);
     return { status: 200, text: JSON.stringify(addWarnings(response, advice)) };
   };
@@ -179,7 +176,7 @@ function toReason(injection: ReportedInjection): string {
   return injection.outcome === 'injected' ? injection.interception : injection.reason;
 }
 
-function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): void {
+function log(logger: AdmissionLogger, request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): void {
   const { uid, namespace, name, isDryRun, owner } = request;
   const facts = {
     uid,

@@ -11,26 +11,13 @@ import type { CertificateSource, LoadedCertificate } from './certificate-sources
 import type { InjectorMetrics } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
-/** The dependencies. */
-interface ServedCertificateParts {
-  readonly source: CertificateSource;
-  /** The webhook configuration whose caBundle must trust the certificate; undefined: not checked. */
-  readonly webhook: string | undefined;
-  readonly kube: Pick<KubeClient, 'request'>;
-  readonly clock: Clock;
-  readonly logger: AdmissionLogger;
-  readonly metrics: InjectorMetrics;
-  /** Uses the certificate for all new connections. */
-  readonly serve: (pair: ServerPair) => void;
-}
-
 const CHECK_INTERVAL_MS: Milliseconds = 10_000;
 /** While the caBundle does not trust the certificate, because another process is about to write one of them. */
 const RECHECK_INTERVAL_MS: Milliseconds = 1_000;
 
 /** Loads the certificate, and reports whether the API server accepts it. */
 export class ServedCertificate {
-  readonly #parts: ServedCertificateParts;
+  readonly #parts;
   readonly #bundle: WebhookBundle | undefined;
   #chain: readonly X509Certificate[] = [];
   #live: BundleReading | undefined;
@@ -39,7 +26,17 @@ export class ServedCertificate {
   #cancel: CancelTimer = () => undefined;
   #isClosed = false;
 
-  constructor(parts: ServedCertificateParts) {
+  constructor(parts: {
+    readonly source: CertificateSource;
+    /** The webhook configuration whose caBundle must trust the certificate; undefined: not checked. */
+    readonly webhook: string | undefined;
+    readonly kube: Pick<KubeClient, 'request'>;
+    readonly clock: Clock;
+    readonly logger: AdmissionLogger;
+    readonly metrics: InjectorMetrics;
+    /** Uses the certificate for all new connections. */
+    readonly serve: (pair: ServerPair) => void;
+  }) {
     this.#parts = parts;
     this.#bundle = parts.webhook === undefined ? undefined : new WebhookBundle(parts.kube, parts.webhook);
   }

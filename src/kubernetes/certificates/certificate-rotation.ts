@@ -24,13 +24,6 @@ interface RotationConfig extends RotationTimes {
   readonly checkInterval: Milliseconds;
 }
 
-/** The dependencies. */
-interface RotationParts {
-  readonly kube: Pick<KubeClient, 'request'>;
-  readonly clock: Clock;
-  readonly logger: RotationLogger;
-}
-
 /** The pair that the injectors serve, and the Secret as it was read. */
 interface Served {
   readonly issued: IssuedPair | undefined;
@@ -49,7 +42,7 @@ const JITTER = 0.2;
  */
 class CertificateRotation {
   readonly #config: RotationConfig;
-  readonly #parts: RotationParts;
+  readonly #parts;
   readonly #ca: CaSecret;
   readonly #server: ClusterSecret;
   readonly #bundle: WebhookBundle;
@@ -61,7 +54,14 @@ class CertificateRotation {
   #cancel: CancelTimer = () => undefined;
   #isClosed = false;
 
-  constructor(config: RotationConfig, parts: RotationParts) {
+  constructor(
+    config: RotationConfig,
+    parts: {
+      readonly kube: Pick<KubeClient, 'request'>;
+      readonly clock: Clock;
+      readonly logger: RotationLogger;
+    },
+  ) {
     this.#config = config;
     this.#parts = parts;
     const { namespace, caSecret, serverSecret, webhook } = config;
@@ -219,21 +219,18 @@ class CaSecret {
   }
 }
 
-/** The dependencies, provided by the command that starts the controller. */
-interface RotationContext {
-  readonly rotation: RotationConfig;
-  readonly kube: KubeClient;
-  readonly clock: Clock;
-  readonly logger: RotationLogger;
-}
-
 /** The running rotation controller: holds the CA's key and the right to change the webhook's caBundle, and listens on no port. */
 export class RotationController {
-  readonly #context: RotationContext;
+  readonly #context;
   readonly #rotation: CertificateRotation;
   readonly #unwatchErrors: () => void;
 
-  constructor(context: RotationContext) {
+  constructor(context: {
+    readonly rotation: RotationConfig;
+    readonly kube: KubeClient;
+    readonly clock: Clock;
+    readonly logger: RotationLogger;
+  }) {
     this.#context = context;
     this.#rotation = new CertificateRotation(context.rotation, context);
     // The controller has no port from which metrics could be scraped, so these errors are only logged.

@@ -18,18 +18,6 @@ export const ExecSchema = z.object({
   interactiveMode: z.string().nullish(),
 });
 
-/** The environment in which a plugin runs. */
-interface ExecContext {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly clock: Clock;
-  /** The directory of the kubeconfig; relative commands are resolved against it. */
-  readonly folder: string;
-  /** Passed to the plugin if it sets provideClusterInfo. */
-  readonly cluster: Readonly<Record<string, unknown>>;
-  /** Receives the plugin's standard error, such as a login URL or the reason of a failure. */
-  readonly onMessage: (text: string) => void;
-}
-
 type ExecSpec = z.output<typeof ExecSchema>;
 
 interface Remembered {
@@ -54,12 +42,24 @@ const OutputSchema = z.object({
 /** The credentials of a plugin, cached in memory until they expire or are rejected. */
 export class ExecPlugin {
   readonly #spec: ExecSpec;
-  readonly #context: ExecContext;
+  readonly #context;
   #remembered: Remembered | undefined;
   #underWay: Promise<Remembered> | undefined;
 
   /** Throws SidegateError if the plugin cannot be used. */
-  constructor(spec: ExecSpec, context: ExecContext) {
+  constructor(
+    spec: ExecSpec,
+    context: {
+      readonly env: Readonly<Record<string, string | undefined>>;
+      readonly clock: Clock;
+      /** The directory of the kubeconfig; relative commands are resolved against it. */
+      readonly folder: string;
+      /** Passed to the plugin if it sets provideClusterInfo. */
+      readonly cluster: Readonly<Record<string, unknown>>;
+      /** Receives the plugin's standard error, such as a login URL or the reason of a failure. */
+      readonly onMessage: (text: string) => void;
+    },
+  ) {
     this.#spec = spec;
     this.#context = context;
     if (!VERSIONS.includes(spec.apiVersion)) {

@@ -31,16 +31,6 @@ export interface OidcTokens {
   readonly refreshToken: Secret;
 }
 
-/** How the provider is reached, and what happens to new tokens. */
-interface OidcContext {
-  readonly clock: Clock;
-  /** PEM; if undefined, the CAs of the system. */
-  readonly ca: string | undefined;
-  readonly proxyEnv: ProxyEnv | undefined;
-  /** The provider replaced the refresh token, so the one in the kubeconfig may be void. Must not reject. */
-  readonly onRotation: (tokens: OidcTokens) => Promise<void>;
-}
-
 type OidcModule = typeof import('openid-client');
 
 /** A token that ends this soon could end on its way. */
@@ -54,13 +44,23 @@ export class OidcProvider {
   readonly #issuer: URL;
   readonly #clientId: string;
   readonly #clientSecret: Secret | undefined;
-  readonly #context: OidcContext;
+  readonly #context;
   #idToken: Secret | undefined;
   #refreshToken: Secret | undefined;
   #underWay: Promise<void> | undefined;
 
   /** Throws SidegateError if the kubeconfig names no provider. */
-  constructor(config: z.output<typeof OidcSchema>, context: OidcContext) {
+  constructor(
+    config: z.output<typeof OidcSchema>,
+    context: {
+      readonly clock: Clock;
+      /** PEM; if undefined, the CAs of the system. */
+      readonly ca: string | undefined;
+      readonly proxyEnv: ProxyEnv | undefined;
+      /** The provider replaced the refresh token, so the one in the kubeconfig may be void. Must not reject. */
+      readonly onRotation: (tokens: OidcTokens) => Promise<void>;
+    },
+  ) {
     const issuer = URL.parse(config['idp-issuer-url'] || 'none');
     if (issuer?.protocol !== 'https:') throw oidcError('the idp-issuer-url must be a URL that starts with https://');
     if (!config['client-id']) throw oidcError('there is no client-id');

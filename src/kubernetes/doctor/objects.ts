@@ -47,14 +47,12 @@ export interface Container {
     readonly limits?: Readonly<Record<string, string>>;
     readonly claims?: readonly { readonly name: string }[];
   };
-  readonly securityContext?: SecurityContext;
-}
-
-interface SecurityContext {
-  readonly runAsUser?: number;
-  readonly allowPrivilegeEscalation?: boolean;
-  readonly privileged?: boolean;
-  readonly capabilities?: { readonly add?: readonly string[] };
+  readonly securityContext?: {
+    readonly runAsUser?: number;
+    readonly allowPrivilegeEscalation?: boolean;
+    readonly privileged?: boolean;
+    readonly capabilities?: { readonly add?: readonly string[] };
+  };
 }
 
 interface VolumeMount {

@@ -20,22 +20,11 @@ import type { Delivery } from '../queue/delivery-queue.ts';
 import { type AttemptResult, findRetryAfter, type Sender, toOutcome } from './attempt.ts';
 
 /** The settings that a reload can change. */
-export interface SenderSettings {
+interface SenderSettings {
   readonly rules: EgressRules;
   /** CAs in PEM that may issue certificates of endpoints; undefined: those of Node. */
   readonly ca?: string | undefined;
   readonly proxy?: TunnelProxy | undefined;
-}
-
-export interface SenderParts extends SenderSettings {
-  readonly clock: Clock;
-  /** For `User-Agent`. */
-  readonly version: string;
-  readonly resolve: Resolve;
-  /** Never connected to, even if their addresses are allowed. */
-  readonly ownPorts: Pick<OwnPorts, 'has'>;
-  /** Redirects a connection to a checked address; for tests. */
-  readonly detour?: ((address: string) => string) | undefined;
 }
 
 interface CompiledEndpoint {
@@ -78,7 +67,22 @@ export class HttpSender implements Sender {
   readonly #endpoints = new Map<string, CompiledEndpoint | UnusableEndpoint>();
   #isClosed = false;
 
-  constructor({ version, ca, proxy, detour, ...parts }: SenderParts) {
+  constructor({
+    version,
+    ca,
+    proxy,
+    detour,
+    ...parts
+  }: SenderSettings & {
+    readonly clock: Clock;
+    /** For `User-Agent`. */
+    readonly version: string;
+    readonly resolve: Resolve;
+    /** Never connected to, even if their addresses are allowed. */
+    readonly ownPorts: Pick<OwnPorts, 'has'>;
+    /** Redirects a connection to a checked address; for tests. */
+    readonly detour?: ((address: string) => string) | undefined;
+  }) {
     this.#version = version;
     this.#settings = { rules: parts.rules, ca };
     this.#context = createEndpointContext(ca);

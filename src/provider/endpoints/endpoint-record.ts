@@ -43,7 +43,7 @@ const apiRecord = z.object({
 /** The state of an endpoint whose settings are in the config. */
 const configState = z.object({ v: z.literal(RECORD_VERSION), disabled: disabled.optional(), enabledAt: z.number() });
 
-export type Disabled = NonNullable<Endpoint['disabled']>;
+type Disabled = NonNullable<Endpoint['disabled']>;
 
 /** The settings that the API can change; durations in milliseconds. Undefined: the default of the config. */
 export type EndpointSettings = Pick<ProviderEndpointConfig, keyof typeof endpointSettings>;

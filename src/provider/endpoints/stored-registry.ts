@@ -36,18 +36,6 @@ export type RegistryLogEvent =
   | 'endpoint_secrets_reset'
   | 'endpoint_unreadable';
 
-export interface RegistryParts {
-  readonly store: EndpointStore;
-  readonly clock: Clock;
-  readonly defaults: EndpointDefaults;
-  readonly cipher: EndpointCipher;
-  /** Endpoints were added, changed or removed. */
-  readonly onChanged: () => void;
-  readonly logger: Pick<Logger<RegistryLogEvent>, 'info' | 'warn' | 'error'>;
-  /** Default: the heap of the process. */
-  readonly heapBytes?: number;
-}
-
 export type ChangeResult = 'changed' | 'unchanged' | 'not_found' | 'version_mismatch';
 
 interface Stored {
@@ -83,7 +71,7 @@ const [ENDPOINT_BYTES, BYTES_PER_CHARACTER, PATTERN_BYTES] = [2_048, 3, 512];
 const [READ_HEAP_SHARE, LARGE_HEAP_SHARE, USED_BYTES] = [0.45, 0.85, 24 * 2 ** 20];
 
 export class StoredRegistry implements EndpointRegistry {
-  readonly #parts: RegistryParts;
+  readonly #parts;
   readonly #heapBytes: number;
   readonly #stored = new Map<string, Stored>();
   /** Of the heap, by what is stored. */
@@ -107,7 +95,17 @@ export class StoredRegistry implements EndpointRegistry {
   #cancelFollowing: CancelTimer | undefined;
   #cancelReencryption: CancelTimer | undefined;
 
-  constructor(parts: RegistryParts) {
+  constructor(parts: {
+    readonly store: EndpointStore;
+    readonly clock: Clock;
+    readonly defaults: EndpointDefaults;
+    readonly cipher: EndpointCipher;
+    /** Endpoints were added, changed or removed. */
+    readonly onChanged: () => void;
+    readonly logger: Pick<Logger<RegistryLogEvent>, 'info' | 'warn' | 'error'>;
+    /** Default: the heap of the process. */
+    readonly heapBytes?: number;
+  }) {
     this.#parts = parts;
     this.#defaults = parts.defaults;
     this.#cipher = parts.cipher;

@@ -18,15 +18,6 @@ import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts
 import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
 import { isQueueBusy } from '../queue/store-budget.ts';
 
-export interface InboxParts {
-  readonly clock: Clock;
-  readonly queue: Pick<DeliveryQueue, 'append' | 'findEvent' | 'repair' | 'stats'>;
-  /** How long the queue keeps each event after it was accepted. */
-  readonly retention: Milliseconds;
-  /** Whether there can be deliveries for the endpoint. */
-  readonly isUsed: (endpoint: string) => boolean;
-}
-
 export interface InboxOptions {
   readonly route: string;
   /** `ack: onAccept`. Without it, only `repeat` is used: deliveries may be stored that the route accepted when it had it. */
@@ -56,11 +47,27 @@ export interface Inbox {
 /** Undefined without a sending side. */
 export type CreateInbox = (options: InboxOptions, policy: RequestPolicy) => Inbox | undefined;
 
-export function createInbox(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Inbox {
-  const { clock, queue } = parts;
+export function createInbox(
+  options: InboxOptions,
+  policy: RequestPolicy,
+  parts: {
+    readonly clock: Clock;
+    readonly queue: Pick<DeliveryQueue, 'append' | 'findEvent' | 'repair' | 'stats'>;
+    /** How long the queue keeps each event after it was accepted. */
+    readonly retention: Milliseconds;
+    /** Whether there can be deliveries for the endpoint. */
+    readonly isUsed: (endpoint: string) => boolean;
+  },
+): Inbox {
+  const { clock, queue, retention } = parts;
   const endpoint = toInboxEndpoint(options.route);
   const repeat = async (event: string): Promise<void> => {
     for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
+  };
+  // An event that is missing was delivered and has left the queue, unless it is too young for that.
+  const isLost = async (id: string, ago: Milliseconds): Promise<boolean> => {
+    if (ago > retention * KNOWN_SHARE || (await queue.findEvent(id)) !== undefined) return false;
+    return !mayLeaveEarly(await queue.stats(clock.now()));
   };
   return {
     forwarder: {
@@ -87,18 +94,12 @@ export function createInbox(options: InboxOptions, policy: RequestPolicy, parts:
       try {
         await repeat(id);
         // Without `ack`, the app handled what is not stored.
-        return options.stores && (await isLost(id, ago, parts)) ? 'lost' : 'known';
+        return options.stores && (await isLost(id, ago)) ? 'lost' : 'known';
       } catch (thrown) {
         return toRefusal(thrown);
       }
     },
   };
-}
-
-/** An event that is missing was delivered and has left the queue, unless it is too young for that. */
-async function isLost(id: string, ago: Milliseconds, { clock, queue, retention }: InboxParts): Promise<boolean> {
-  if (ago > retention * KNOWN_SHARE || (await queue.findEvent(id)) !== undefined) return false;
-  return !mayLeaveEarly(await queue.stats(clock.now()));
 }
 
 function toEvent(options: InboxOptions, admitted: Admitted, headers: readonly string[], createdAt: EpochMilliseconds): NewEvent {

@@ -142,7 +142,7 @@ const FIND = `DECLARE found NO SCROLL CURSOR FOR
 const FOUND_AT_ONCE = 1_000;
 
 /** Which rows are held back: those of some kinds; and all others for which `isHeld` is true, if there are too many kinds for a statement. */
-export interface HeldRows {
+interface HeldRows {
   readonly kinds: readonly OutboxKind[];
   readonly isHeld: ((kind: OutboxKind) => boolean) | undefined;
   /** Rows that stay in the table, by `seq`. */

@@ -13,7 +13,7 @@ type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
 const MIN_REPEAT_MS: Milliseconds = 50;
 const MAX_REPEAT_MS: Milliseconds = 1_000;
 
-export interface StartedRun {
+interface StartedRun {
   readonly entry: LaneEntry;
   /** Later runs have higher numbers. */
   readonly number: number;

@@ -13,7 +13,7 @@ export interface EventMessage extends Omit<NewEvent, 'body'> {
 }
 
 /** The part of a delivery that a settlement would otherwise read again. */
-export interface DeliveryFacts {
+interface DeliveryFacts {
   readonly key: string | null;
   readonly tenant?: string | undefined;
   /** Of the event. */

@@ -37,7 +37,7 @@ import type { EventMessage, FoundStep, Position, PrunePosition, RepairPosition }
 import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
-import { openSqliteStore, type SqliteSettings } from './sqlite/worker-client.ts';
+import { openSqliteStore } from './sqlite/worker-client.ts';
 import { StoreBudget } from './store-budget.ts';
 import type { JoinedStore, OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
@@ -62,11 +62,19 @@ export interface QueueParts {
 }
 
 /** The database, with the secrets of its settings. */
-export type QueuePlace = ({ readonly kind: 'sqlite' } & SqliteSettings) | ({ readonly kind: 'postgres' } & PostgresSettings);
+export type QueuePlace =
+  | {
+      readonly kind: 'sqlite';
+      readonly path: string;
+      /** Accept a file system on which accepted events can be lost. */
+      readonly allowVolatile: boolean;
+    }
+  | ({ readonly kind: 'postgres' } & PostgresSettings);
 
 export function createQueue(place: QueuePlace, parts: QueueParts): DeliveryQueue {
   const { clock, bounds } = parts;
-  const openStore = place.kind === 'sqlite' ? openSqliteStore(place, bounds) : openPostgresStore(place, bounds, clock);
+  const openStore =
+    place.kind === 'sqlite' ? openSqliteStore(place.path, place.allowVolatile, bounds) : openPostgresStore(place, bounds, clock);
   return new SqlQueue(openStore, parts);
 }
 

@@ -14,17 +14,6 @@ import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } 
 import { isQueueBusy } from '../queue/store-budget.ts';
 import { reportLoss, type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
 
-export interface HousekeepingParts extends Omit<TelemetryParts, 'onSpan' | 'journal'> {
-  readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'findEvent'>;
-  /** The path of a queue in SQLite. */
-  readonly file: string | undefined;
-  readonly registry: Pick<EndpointRegistry, 'list'>;
-  readonly steps: ClockSteps;
-  /** Undefined without the role `deliver`: the alerts find pods that deliver by these figures. */
-  readonly slots: (() => SlotFigures) | undefined;
-  readonly retention: { readonly retention: Milliseconds; readonly deadRetention: Milliseconds };
-}
-
 const PRUNE_INTERVAL_MS: Milliseconds = 60_000;
 /** Small steps, so that accepting and delivering never wait for long. */
 const PRUNE_STEP = 500;
@@ -33,7 +22,7 @@ const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
 const LOW_DISK = 0.05;
 
 export class Housekeeping {
-  readonly #parts: HousekeepingParts;
+  readonly #parts;
   #timers: CancelTimer[] = [];
   #isPruning = false;
   #isReplaced = false;
@@ -41,7 +30,18 @@ export class Housekeeping {
   #newest: EventRecord | undefined;
   readonly #lookAtFile: ReturnType<typeof watchQueueFile> | undefined;
 
-  constructor(parts: HousekeepingParts) {
+  constructor(
+    parts: Omit<TelemetryParts, 'onSpan' | 'journal'> & {
+      readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'findEvent'>;
+      /** The path of a queue in SQLite. */
+      readonly file: string | undefined;
+      readonly registry: Pick<EndpointRegistry, 'list'>;
+      readonly steps: ClockSteps;
+      /** Undefined without the role `deliver`: the alerts find pods that deliver by these figures. */
+      readonly slots: (() => SlotFigures) | undefined;
+      readonly retention: { readonly retention: Milliseconds; readonly deadRetention: Milliseconds };
+    },
+  ) {
     this.#parts = parts;
     this.#lookAtFile = parts.file === undefined ? undefined : watchQueueFile(parts.file);
   }

@@ -243,7 +243,7 @@ function toAttemptSpan(delivery: Delivery, endpoint: Endpoint, result: AttemptRe
  */
 const FORGET_AFTER_MS: Milliseconds = 10 * 60_000;
 
-export type FailingEndpoints = ReturnType<typeof createFailingEndpoints>;
+type FailingEndpoints = ReturnType<typeof createFailingEndpoints>;
 
 /** The endpoints whose breaker is open, as far as this replica knows. `isShared`: other replicas serve the same queue. */
 export function createFailingEndpoints(clock: Clock, isShared: boolean) {

@@ -17,7 +17,7 @@ export const EVENT_REJECTIONS = [
 ] as const;
 export type EventRejection = (typeof EVENT_REJECTIONS)[number];
 
-export type AcceptResult = Exclude<AppendResult, 'conflict'>;
+type AcceptResult = Exclude<AppendResult, 'conflict'>;
 
 const SETTLED_RESULTS = ['delivered', 'dead', 'skipped'] as const;
 const ENDPOINT_STATES = ['enabled', 'failing', 'disabled'] as const;

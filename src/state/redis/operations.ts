@@ -38,12 +38,6 @@ interface StoreOperation {
   readonly args: readonly (string | number)[];
 }
 
-/** Callbacks for the outcome of each operation. */
-export interface OperationEvents {
-  /** Returns the message for the operator. */
-  onFailure(error: { readonly message?: string }): string;
-}
-
 interface WaitingOperation {
   readonly operation: StoreOperation;
   readonly onReply: (reply: RedisReply) => void;
@@ -68,7 +62,8 @@ const MAX_GAP_MS: Milliseconds = 10;
 /** Collects operations and sends them in batches. */
 export class StoreOperations {
   readonly #client: RedisClient;
-  readonly #events: OperationEvents;
+  /** Returns the message for the operator. */
+  readonly #onFailure: (error: { readonly message?: string }) => string;
   readonly #maxBatch: number;
   #waiting: WaitingOperation[] = [];
   /** The waiting operations are sent in the next turn. */
@@ -81,9 +76,14 @@ export class StoreOperations {
   #reconnectAt: Milliseconds = 0;
   #claimGap: Milliseconds = CONFIRM_WAIT_MS;
 
-  constructor(client: RedisClient, events: OperationEvents, clock: Clock, replyWithin: Milliseconds) {
+  constructor(
+    client: RedisClient,
+    onFailure: (error: { readonly message?: string }) => string,
+    clock: Clock,
+    replyWithin: Milliseconds,
+  ) {
     this.#client = client;
-    this.#events = events;
+    this.#onFailure = onFailure;
     this.#clock = clock;
     this.#replyWithin = replyWithin;
     this.#claimedAt = clock.monotonic();
@@ -203,7 +203,7 @@ export class StoreOperations {
   }
 
   #toUnavailable(text: string, cause?: Error): StoreUnavailable {
-    const message = this.#events.onFailure(cause ?? { message: text });
+    const message = this.#onFailure(cause ?? { message: text });
     // In a Cluster, ioredis follows the redirections.
     if (isOfReplica(text) && !this.#client.isCluster) this.#reconnect();
     return new StoreUnavailable(toFailure(text), message, { cause });

@@ -7,7 +7,7 @@ import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/se
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
 import { openRedis, type RedisClient, toReconnectDelay } from './client.ts';
-import { type OperationEvents, type RedisReply, StoreOperations } from './operations.ts';
+import { type RedisReply, StoreOperations } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
 import { OutageRecord, type StoreError, type StoreOutage } from './outage.ts';
 
@@ -72,8 +72,7 @@ class RedisStore implements RedisStoreParts {
     this.#events = events;
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
-    const outcomes: OperationEvents = { onFailure: (error) => this.#markDown(error) };
-    this.#operations = new StoreOperations(this.#client, outcomes, clock, options.commandTimeout);
+    this.#operations = new StoreOperations(this.#client, (error) => this.#markDown(error), clock, options.commandTimeout);
     onEvent(this.#client, 'ready', () => runDetached(this.#onReady()));
     onEvent(this.#client, 'error', (error: RedisError) => {
       this.#markDown(error);

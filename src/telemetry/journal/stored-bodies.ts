@@ -1,20 +1,10 @@
 /** The bodies that the journal stores: in memory only, for a limited time, within a number of bytes. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { BlockMemory, type Blocks, toAllocatedBytes } from './block-memory.ts';
 import type { BodyAbsence, JournalBody } from './journal.ts';
 
 /** Memory of a body besides its content. */
 export const BODY_OVERHEAD_BYTES = 512;
 const SWEEP_INTERVAL_MS: Milliseconds = 1_000;
-
-/** The dependencies of the bodies. */
-interface StoredBodiesParts {
-  readonly clock: Clock;
-  /** For all bodies, counted as allocated. */
-  readonly maxBytes: number;
-  /** A body was removed before its time, because newer ones needed the memory. */
-  readonly onEvicted: () => void;
-}
 
 /** The stored part of one body. */
 export interface RecordedBody {
@@ -24,15 +14,37 @@ export interface RecordedBody {
   readonly redactions: number;
 }
 
+/** The unit of allocation; half of it is wasted on average. */
+const BLOCK_BYTES = 1_024;
+const BLOCKS_PER_SEGMENT = 256;
+/** Of the number of a block, in the list of a byte string. */
+const NUMBER_BYTES = 8;
+
+/** Blocks of one byte string, in order. */
+export type Blocks = readonly number[];
+
+/** A part of the memory that is allocated, and released, at once. */
+interface BlockSegment {
+  readonly memory: Buffer;
+  /** The indexes of the blocks that are free. */
+  readonly free: number[];
+}
+
 /** The bodies of all routes. If they need too much memory, the oldest of the route that has most are removed: a busy route must not push out the others. */
 export class StoredBodies {
-  readonly #parts: StoredBodiesParts;
+  readonly #parts;
   readonly #routes = new Map<string, RouteBodies>();
   readonly #memory = new BlockMemory();
   #bytes = 0;
   #cancelSweep: CancelTimer | undefined;
 
-  constructor(parts: StoredBodiesParts) {
+  constructor(parts: {
+    readonly clock: Clock;
+    /** For all bodies, counted as allocated. */
+    readonly maxBytes: number;
+    /** A body was removed before its time, because newer ones needed the memory. */
+    readonly onEvicted: () => void;
+  }) {
     this.#parts = parts;
   }
 
@@ -162,4 +174,66 @@ class StoredBody implements JournalBody {
     this.#blocks = [];
     this.#onDropped();
   }
+}
+
+/**
+ * Blocks of equal size in a few large segments, which are released when nothing is in them. The allocator of the process would scatter
+ * byte strings with different lifetimes among short-lived buffers, whose memory could then not be returned to the system: with 8 MiB of
+ * stored bodies it held 45 MiB.
+ */
+export class BlockMemory {
+  readonly #segments: (BlockSegment | undefined)[] = [];
+
+  /** Copies the content. */
+  write(content: Buffer): Blocks {
+    const blocks: number[] = [];
+    let at = 0;
+    for (let index = 0; at < content.length; index++) {
+      const segment = this.#segments[index] ?? allocateSegment();
+      this.#segments[index] = segment;
+      while (at < content.length) {
+        const block = segment.free.pop();
+        if (block === undefined) break;
+        blocks.push(index * BLOCKS_PER_SEGMENT + block);
+        content.copy(segment.memory, block * BLOCK_BYTES, at, at + BLOCK_BYTES);
+        at += BLOCK_BYTES;
+      }
+    }
+    return blocks;
+  }
+
+  /** A copy of the content that was written to these blocks. */
+  read(blocks: Blocks, length: number): Buffer {
+    const content = Buffer.allocUnsafe(length);
+    for (const [index, block] of blocks.entries()) {
+      const from = (block % BLOCKS_PER_SEGMENT) * BLOCK_BYTES;
+      this.#segments[toSegment(block)]?.memory.copy(content, index * BLOCK_BYTES, from, from + BLOCK_BYTES);
+    }
+    return content;
+  }
+
+  /** Makes the blocks available again. Each may be freed only once. */
+  free(blocks: Blocks): void {
+    for (const block of blocks) {
+      const segment = this.#segments[toSegment(block)];
+      segment?.free.push(block % BLOCKS_PER_SEGMENT);
+      if (segment?.free.length === BLOCKS_PER_SEGMENT) this.#segments[toSegment(block)] = undefined;
+    }
+  }
+}
+
+/** Returns the memory that a byte string of this length takes. */
+export function toAllocatedBytes(length: number): number {
+  return Math.ceil(length / BLOCK_BYTES) * (BLOCK_BYTES + NUMBER_BYTES);
+}
+
+function allocateSegment(): BlockSegment {
+  return {
+    memory: Buffer.allocUnsafeSlow(BLOCKS_PER_SEGMENT * BLOCK_BYTES),
+    free: Array.from({ length: BLOCKS_PER_SEGMENT }, (_, i) => BLOCKS_PER_SEGMENT - 1 - i),
+  };
+}
+
+function toSegment(block: number): number {
+  return Math.floor(block / BLOCKS_PER_SEGMENT);
 }

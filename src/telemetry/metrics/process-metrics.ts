@@ -1,5 +1,5 @@
-/** Process metrics: only those that operators use, because each line counts against the gate's budget of series. */
-import { collectDefaultMetrics, type Registry } from '@prometheus-io/client';
+/** Metrics of the process and its build: only those that operators use, because each line counts against the gate's budget of series. */
+import { collectDefaultMetrics, Gauge, type Registry } from '@prometheus-io/client';
 
 /** Kept from the client library's default metrics. The others are for profiling, and some of them grow with the load. */
 const KEPT: ReadonlySet<string> = new Set([
@@ -34,4 +34,14 @@ export function collectProcessMetrics(registry: Registry): void {
     if (collector !== undefined && kept !== undefined) Reflect.set(kept, 'collect', Reflect.get(collector, 'collect'));
   }
   for (const { name } of registry.getMetricsAsArray()) if (!own.has(name) && !KEPT.has(name)) registry.removeSingleMetric(name);
+}
+
+/** Registers the metric of the build, which the gate and the injector share. `revision`: the commit. */
+export function createBuildInfo(registers: Registry[], version: string, revision = 'unknown'): void {
+  new Gauge({
+    name: 'sidegate_build_info',
+    help: 'Version, commit and Node.js version of the running process; always 1.',
+    labelNames: ['version', 'revision', 'node'],
+    registers,
+  }).set({ version, revision, node: process.versions.node }, 1);
 }

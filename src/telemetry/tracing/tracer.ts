@@ -16,16 +16,6 @@ export type TraceTrust = 'none' | 'verified' | 'always';
 /** How far the caller is trusted. `verified`: a gate verified it. `unverified`: allowed without verification. `rejected`: not allowed. */
 export type TrustLevel = 'verified' | 'unverified' | 'rejected';
 
-/** Options of the tracer. */
-export interface TracerOptions {
-  /** `pass`: starts no traces; `propagate`: starts traces without recording spans; `record`: also records spans. */
-  readonly part: 'pass' | 'propagate' | 'record';
-  /** Share of new traces that are sampled, 0 to 1. */
-  readonly sampleRatio: number;
-  /** For tests. */
-  readonly ids?: TraceIds;
-}
-
 /** Samplers use the last 7 bytes of a trace ID (W3C Trace Context level 2, §3.2.2.3); this one uses the first 6 of them. */
 const RANDOMNESS_FROM = 18;
 const RANDOMNESS_TO = 30;
@@ -33,10 +23,17 @@ const RANDOMNESS_RANGE = 2 ** 48;
 
 /** The tracer of all ports. */
 export class Tracer {
-  readonly #options: TracerOptions;
+  readonly #options;
   readonly #ids: TraceIds;
 
-  constructor(options: TracerOptions) {
+  constructor(options: {
+    /** `pass`: starts no traces; `propagate`: starts traces without recording spans; `record`: also records spans. */
+    readonly part: 'pass' | 'propagate' | 'record';
+    /** Share of new traces that are sampled, 0 to 1. */
+    readonly sampleRatio: number;
+    /** For tests. */
+    readonly ids?: TraceIds;
+  }) {
     this.#options = options;
     this.#ids = options.ids ?? new TraceIds();
   }

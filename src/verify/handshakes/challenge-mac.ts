@@ -13,8 +13,7 @@ import {
   respondWithJson,
   respondWithText,
 } from './handshake.ts';
-import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
-import { compileQueryCheck, readParameters } from './query-token.ts';
+import { compileQueryCheck, hasOnly, type Parameters, parseParameters, readParameters } from './parameters.ts';
 
 const NO_KEY = 'no key of this route is usable';
 const CRC_TOKEN = /^[A-Za-z0-9+/_.-]{1,256}={0,2}$/;

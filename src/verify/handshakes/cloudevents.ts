@@ -11,8 +11,7 @@ import {
   type OpenSecrets,
   respond,
 } from './handshake.ts';
-import { parseParameters } from './parameters.ts';
-import { compileQueryCheck } from './query-token.ts';
+import { compileQueryCheck, parseParameters } from './parameters.ts';
 
 const ORIGIN = 'webhook-request-origin';
 const RATE = 'webhook-request-rate';

@@ -13,8 +13,7 @@ import {
   respondWithJson,
   respondWithText,
 } from './handshake.ts';
-import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
-import { compileQueryCheck, readParameters } from './query-token.ts';
+import { compileQueryCheck, hasOnly, type Parameters, parseParameters, readParameters } from './parameters.ts';
 
 /** The senders that this file knows. */
 type EchoName = 'dropbox' | 'meta' | 'nylas' | 'okta' | 'oura' | 'strava';

@@ -16,8 +16,7 @@ import {
   respondWithJson,
   respondWithText,
 } from './handshake.ts';
-import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
-import { compileQueryCheck, readParameters } from './query-token.ts';
+import { compileQueryCheck, hasOnly, type Parameters, parseParameters, readParameters } from './parameters.ts';
 
 /**
  * Trello: a HEAD when the webhook is created, which only needs a 200. Intercom and Mandrill do the same.

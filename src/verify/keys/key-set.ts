@@ -13,13 +13,6 @@ export interface KeySetOptions {
   readonly keepFor: Milliseconds;
 }
 
-/** Callbacks for the outcome of fetches. */
-interface KeySetEvents {
-  /** Undefined: the previous keys have expired. */
-  onKeys(keys: readonly JsonWebKey[] | undefined): void;
-  onFailure(message: string): void;
-}
-
 const MAX_BYTES = 65_536;
 const MAX_KEYS = 20;
 const TIMEOUT_MS: Milliseconds = 5_000;
@@ -34,7 +27,7 @@ export class RemoteKeySet {
   readonly #options: KeySetOptions;
   readonly #get: HttpsGet;
   readonly #clock: Clock;
-  readonly #events: KeySetEvents;
+  readonly #events;
   #timer: CancelTimer | undefined;
   /** Expires the keys even if fetches fail: a sender revokes a key by removing it from the set. */
   #expiry: CancelTimer | undefined;
@@ -44,7 +37,16 @@ export class RemoteKeySet {
   #isFetching = false;
   #isClosed = false;
 
-  constructor(options: KeySetOptions, get: HttpsGet, clock: Clock, events: KeySetEvents) {
+  constructor(
+    options: KeySetOptions,
+    get: HttpsGet,
+    clock: Clock,
+    events: {
+      /** Undefined: the previous keys have expired. */
+      onKeys(keys: readonly JsonWebKey[] | undefined): void;
+      onFailure(message: string): void;
+    },
+  ) {
     this.#options = options;
     this.#get = get;
     this.#clock = clock;

@@ -145,15 +145,6 @@ export type HandshakeName =
   | 'trello'
   | 'woocommerce';
 
-/** The parts that each entry of a signature header consists of. */
-export interface SignatureParts {
-  readonly separator: string;
-  /** The number of parts; entries with another number are ignored. */
-  readonly count: number;
-  /** Which part is the signature, counted from 0. */
-  readonly signature: number;
-}
-
 /** Where signatures are, and their format. */
 export interface SignatureDescription {
   /** Empty if the signature is in the query or in the body. */
@@ -174,7 +165,13 @@ export interface SignatureDescription {
   /** Separator of the entries, if the value can contain several. */
   readonly list?: ListSeparator;
   /** If each entry has several parts, such as the public key and the signature. */
-  readonly parts?: SignatureParts;
+  readonly parts?: {
+    readonly separator: string;
+    /** The number of parts; entries with another number are ignored. */
+    readonly count: number;
+    /** Which part is the signature, counted from 0. */
+    readonly signature: number;
+  };
   /** Entries of other forms are ignored. */
   readonly forms: readonly SignatureForm[];
 }

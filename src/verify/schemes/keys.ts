@@ -12,7 +12,6 @@ import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, SchemeDescription, SecretEncoding } from './description.ts';
-import type { Validity } from './jwk-validity.ts';
 import type { PublicKeyDescription } from './key-description.ts';
 import {
   findWeakKey,
@@ -25,6 +24,7 @@ import {
   SPKI_HEAD,
   toJwkKey,
   toKindTitle,
+  type Validity,
 } from './public-keys.ts';
 import type { KeyFault, VerifyKey } from './scheme.ts';
 import { transformSecret } from './secret-text.ts';

@@ -1,13 +1,14 @@
 /** The state of the gate and of each route. */
 import type { JSX } from 'preact';
 import type { Overview } from '../../console/overview-schemas.ts';
+import { ColumnHeads } from '../column-heads.tsx';
 import { Facts } from '../facts.tsx';
-import { formatBytes, formatTime } from '../format.ts';
+import { formatBytes, formatMs, formatTime } from '../format.ts';
 import type { PageLocation } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
+import { toRate } from './rate-chart.tsx';
 import { RouteOverview } from './route-overview.tsx';
-import { RouteTable } from './route-table.tsx';
 
 const INTERVAL_MS = 5_000;
 const HASH_LENGTH = 12;
@@ -64,6 +65,87 @@ function Content({ overview, place }: { readonly overview: Overview; readonly pl
           ['Without a route', unmatched === 0 ? null : <a href="/?route=_unmatched">{unmatched} recent requests</a>],
         ]}
       />
+    </>
+  );
+}
+
+interface TableProps {
+  readonly routes: Overview['routes'];
+  readonly shown: Overview['routes'][number];
+  readonly onShow: (route: string) => void;
+}
+
+/** Shares lead to the requests. */
+function RouteTable({ routes, shown, onShow }: TableProps): JSX.Element {
+  const total = { seconds: 0, requests: 0, failed: 0, rejected: 0 };
+  for (const { lastMinutes } of routes) {
+    for (const name of ['requests', 'failed', 'rejected'] as const) total[name] += lastMinutes[name];
+    total.seconds = Math.max(total.seconds, lastMinutes.seconds);
+  }
+  return (
+    <table class="list routes">
+      <caption>The last {Math.max(1, Math.round(total.seconds / 60))} minutes, worst route first</caption>
+      <thead>
+        <tr>
+          <ColumnHeads names={['Route', 'Rate', 'Failed', 'Rejected', 'App p95', 'Last seen']} />
+        </tr>
+      </thead>
+      <tbody>
+        {routes.map(({ name, mode, lastMinutes, lastAt, recent }) => (
+          <tr key={name} class={name === shown.name ? 'current' : undefined}>
+            <th scope="row">
+              <button type="button" class="link" aria-pressed={name === shown.name} onClick={() => onShow(name)}>
+                {name}
+              </button>{' '}
+              {mode === 'observe' && <span class="outcome observed">observe</span>}
+            </th>
+            <Figures route={name} figures={lastMinutes} />
+            <td class="number" data-label="App p95">
+              {formatMs(recent.appMs?.p95 ?? null)}
+            </td>
+            <td class="time" data-label="Last seen">
+              {lastAt === null ? '–' : formatTime(lastAt)}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+      <tfoot>
+        <tr>
+          <th scope="row">All routes</th>
+          <Figures route={undefined} figures={total} />
+          <td />
+          <td />
+        </tr>
+      </tfoot>
+    </table>
+  );
+}
+
+interface FiguresProps {
+  /** Undefined: of all routes. */
+  readonly route: string | undefined;
+  readonly figures: Overview['routes'][number]['lastMinutes'];
+}
+
+function Figures({ route, figures }: FiguresProps): JSX.Element {
+  const { seconds, requests } = figures;
+  return (
+    <>
+      <td class="number" data-label="Rate">
+        {toRate(seconds === 0 ? 0 : requests / seconds)}
+      </td>
+      {(['failed', 'rejected'] as const).map((outcome) => (
+        <td key={outcome} class="number" data-label={outcome === 'failed' ? 'Failed' : 'Rejected'}>
+          {figures[outcome] === 0 ? (
+            '0'
+          ) : (
+            <a class={`outcome ${outcome}`} href={`/?${new URLSearchParams({ ...(route !== undefined && { route }), outcome })}`}>
+              {Math.ceil((100 * figures[outcome]) / requests)} %{' '}
+              <span class="aside">{figures[outcome].toLocaleString('en')}</span>
+            </a>
+          )}
+        </td>
+      ))}
     </>
   );
 }

@@ -5,7 +5,7 @@ import { toClientNetwork } from '../../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempts.ts';
-import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
+import { type BasicCredentials, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
 import type { LivePassword } from '../../../users/user-set.ts';
 import type { CountAttempt, PasswordVerifier } from '../../../users/verifier.ts';
 import type { PasswordGate } from './gate.ts';
@@ -17,7 +17,9 @@ interface AttemptsLimit extends AttemptsRule {
 }
 
 /** The gate's options. */
-export interface BasicAuthOptions extends BasicOptions {
+export interface BasicAuthOptions {
+  /** Decodes bytes that are not UTF-8 as Latin-1, for clients that predate RFC 7617. */
+  readonly latin1: boolean;
   readonly realm: string;
   /** Challenges as an origin (401) or as a proxy (407; RFC 9110 §11.6 and §11.7). */
   readonly as: 'origin' | 'proxy';

@@ -1,8 +1,7 @@
 /** The gates of a route: each checks one thing, never writes to the response and never calls another gate. A throw is a refusal. */
 import type { CheckedDestination, User, VerifiedSender } from '../../../core/admitted.ts';
-import type { Client } from '../../../core/client.ts';
 import type { ClaimGrant, VerifiedEvent } from '../../../core/event.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
+import type { Client, ParsedHead } from '../../../core/parsed-head.ts';
 import type { GateDecision, Refusal } from '../../../core/refusal.ts';
 
 /** Checks the head alone. Returns a promise only if it must: most gates decide synchronously. */

@@ -1,7 +1,7 @@
 /** Rejects events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
-import type { JsonPath } from '../../../core/json-path.ts';
+import { type JsonPath, readJsonPath } from '../../../core/json-path.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
@@ -19,9 +19,7 @@ import {
 } from '../claims.ts';
 import { toResourceKey } from '../event-keys.ts';
 import type { ResourceSettlement, Settlements } from '../settlements.ts';
-import { readValues } from './exact-numbers.ts';
 import type { ClaimGate } from './gate.ts';
-import { toName, toSortable } from './order-version.ts';
 
 /** A route's policy for events that arrive out of order. */
 export interface OrderOptions {
@@ -52,6 +50,44 @@ interface OrderParts {
 }
 
 const STALE: Grant = { claim: undefined, isStale: true, isUnchecked: false };
+
+const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/;
+const DIGITS = /^\d+$/;
+/** RFC 3339 §5.6; `T` and `Z` may be lower case, and a space may replace the `T`. */
+const TIME = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
+/** Versions are kept in the store, so they are bounded. */
+const MAX_DIGITS = 4_096;
+const LENGTH_DIGITS = 4;
+const SECOND_DIGITS = 12;
+const SECONDS_A_DAY = 86_400;
+const DAY_MS = SECONDS_A_DAY * 1_000;
+const CALENDAR_CYCLE_YEARS = 400;
+const FIRST_DAY = Date.UTC(CALENDAR_CYCLE_YEARS, 0, 1);
+/** A day is added, so that midnight of the year 0 east of Greenwich is not a negative time. */
+const MARGIN_S = SECONDS_A_DAY;
+
+/** Kinds are never compared with each other: a sender that changes the kind starts a new sequence. */
+const NUMBER_KIND = '1';
+const TIME_KIND = '2';
+
+/** A number without exponent and insignificant zeros: the digits before and after the point. */
+interface PlainNumber {
+  readonly isNegative: boolean;
+  readonly whole: string;
+  readonly fraction: string;
+}
+
+interface Day {
+  readonly year: number;
+  readonly month: number;
+  readonly day: number;
+}
+
+interface TimeOfDay {
+  readonly hour: number;
+  readonly minute: number;
+  readonly second: number;
+}
 
 /** Runs after dedup: otherwise a retry of the newest event would be forwarded again. */
 export function createOrderGate(options: OrderOptions, parts: OrderParts): ClaimGate {
@@ -141,4 +177,127 @@ function toRequest(options: OrderOptions, body: Buffer, token: string): EnterReq
   // Versions of two kinds cannot be compared, so each kind is claimed separately.
   const key = toResourceKey(options.route, version.slice(0, 1), resource);
   return { key, version, token, leaseMs: options.lease };
+}
+
+/**
+ * Converts a JSON number, a string of digits, or an RFC 3339 time with any fraction to digits that sort byte by byte within their
+ * kind, which is the first digit. Undefined for anything else, whose order is unknown (is 1.10 before 1.9?), and for more than 4,096 digits.
+ */
+export function toSortable(value: unknown): string | undefined {
+  if (value instanceof NumberText) return toSortableNumber(value.text);
+  if (typeof value === 'number' || typeof value === 'bigint') return toSortableNumber(String(value));
+  if (typeof value !== 'string') return undefined;
+  return DIGITS.test(value) ? toSortableNumber(value) : toSortableTime(value);
+}
+
+/** A string, or a number in canonical form, as the name of a resource; undefined for anything else. */
+export function toName(value: unknown): string | undefined {
+  if (typeof value === 'string') return value === '' ? undefined : value;
+  if (typeof value !== 'number' && !(value instanceof NumberText)) return undefined;
+  const number = parseNumber(typeof value === 'number' ? String(value) : value.text);
+  if (number === undefined) return undefined;
+  const { isNegative, whole, fraction } = number;
+  return `${isNegative ? '-' : ''}${whole === '' ? '0' : whole}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+function toSortableNumber(text: string): string | undefined {
+  const number = parseNumber(text);
+  if (number === undefined) return undefined;
+  const { isNegative, whole, fraction } = number;
+  const length = String(whole.length).padStart(LENGTH_DIGITS, '0');
+  // The longer whole part is the larger number; a longer fraction is larger than its prefix.
+  if (!isNegative) return `${NUMBER_KIND}1${length}${whole}${fraction}`;
+  // Reversed: each digit by its complement, and a longer fraction is smaller than its prefix, which ends with 9.
+  const digitsAfterPoint = [...complement(fraction)].map((digit) => `0${digit}`).join('');
+  return `${NUMBER_KIND}0${complement(length)}${complement(whole)}${digitsAfterPoint}9`;
+}
+
+function parseNumber(text: string): PlainNumber | undefined {
+  const match = NUMBER.exec(text);
+  if (match === null) return undefined;
+  const [, sign, before = '', after = '', exponent = '0'] = match;
+  const digits = before + after;
+  const point = before.length + Number(exponent);
+  if (digits.length > MAX_DIGITS || Math.abs(point) > MAX_DIGITS) return undefined;
+  const padded = point < 0 ? '0'.repeat(-point) + digits : digits.padEnd(point, '0');
+  const split = Math.max(point, 0);
+  const whole = padded.slice(0, split).replace(/^0+/, '');
+  const fraction = withoutTrailingZeros(padded.slice(split));
+  return { isNegative: sign === '-' && whole + fraction !== '', whole, fraction };
+}
+
+function toSortableTime(text: string): string | undefined {
+  const match = TIME.exec(text);
+  if (match === null) return undefined;
+  const [, year, month, day, hour, minute, second, fraction = '', sign, offsetHour = '0', offsetMinute = '0'] = match;
+  const date = { year: Number(year), month: Number(month), day: Number(day) };
+  const time = { hour: Number(hour), minute: Number(minute), second: Number(second) };
+  const offset = { hour: Number(offsetHour), minute: Number(offsetMinute), second: 0 };
+  if (!isDate(date) || !isTime(time) || !isTime(offset) || fraction.length > MAX_DIGITS) return undefined;
+  const east = sign === '-' ? -toSeconds(offset) : toSeconds(offset);
+  const seconds = MARGIN_S + toDays(date) * SECONDS_A_DAY + toSeconds(time) - east;
+  return `${TIME_KIND}${String(seconds).padStart(SECOND_DIGITS, '0')}${withoutTrailingZeros(fraction)}`;
+}
+
+function isDate({ year, month, day }: Day): boolean {
+  if (month < 1 || month > 12 || day < 1) return false;
+  return day <= toDays({ year, month: month + 1, day: 1 }) - toDays({ year, month, day: 1 });
+}
+
+/** 60 is a leap second (RFC 3339 §5.7). */
+function isTime({ hour, minute, second }: TimeOfDay): boolean {
+  return hour <= 23 && minute <= 59 && second <= 60;
+}
+
+function toSeconds({ hour, minute, second }: TimeOfDay): number {
+  return hour * 3_600 + minute * 60 + second;
+}
+
+/** Days since the first day of the year 0; month 13 is the next year's first. */
+function toDays({ year, month, day }: Day): number {
+  // `Date.UTC` reads the years 0 to 99 as 1900 to 1999. The calendar is the same every 400 years.
+  return (Date.UTC(year + CALENDAR_CYCLE_YEARS, month - 1, day) - FIRST_DAY) / DAY_MS;
+}
+
+function complement(digits: string): string {
+  return [...digits].map((digit) => String(9 - Number(digit))).join('');
+}
+
+function withoutTrailingZeros(digits: string): string {
+  let end = digits.length;
+  while (digits[end - 1] === '0') end--;
+  return digits.slice(0, end);
+}
+
+/** A JSON number as written: beyond 2^53, or with many decimals, different numbers become equal as doubles. */
+export class NumberText {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** Numbers of up to 15 digits, and exponents of up to two, survive conversion to a double and back (IEEE 754 binary64). */
+const MAY_NOT_FIT = /\d[\d.]{15}|\d[eE][+-]?\d{3}/;
+
+/** The values at the paths, numbers as number or NumberText; all undefined if the content is not JSON in UTF-8. */
+export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(body);
+    const found = readAll(JSON.parse(text), paths);
+    // The reviver makes this several times as slow as a plain parse, as it is called for each value.
+    const isExact = !found.some((value) => typeof value === 'number') || !MAY_NOT_FIT.test(text);
+    return isExact ? found : readAll(JSON.parse(text, keepDigits), paths);
+  } catch {
+    return paths.map(() => undefined);
+  }
+}
+
+function readAll(content: unknown, paths: readonly JsonPath[]): unknown[] {
+  return paths.map((path) => readJsonPath(path, content));
+}
+
+function keepDigits(_name: string, value: unknown, context?: { readonly source?: string }): unknown {
+  return typeof value === 'number' ? new NumberText(context?.source ?? String(value)) : value;
 }

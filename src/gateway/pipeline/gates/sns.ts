@@ -1,10 +1,9 @@
 /** Verifies that Amazon SNS signed a message of one of the route's topics, and confirms the route's subscriptions for the app. */
 
-import type { Client } from '../../../core/client.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { VerifiedEvent } from '../../../core/event.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
+import type { Client, ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { CertificateKey } from '../../../verify/keys/certificates.ts';
 import { RemoteFailure } from '../../../verify/keys/https-get.ts';
@@ -12,25 +11,25 @@ import { isSignedByCertificate, parseSnsMessage, type SnsMessage, toSnsOpenConte
 import type { EventGate } from './gate.ts';
 import { checkRecency, type RecencyOptions } from './timestamp.ts';
 
-/** The gate's options. */
-interface SnsOptions extends RecencyOptions {
-  readonly topics: readonly string[];
-  /** Follow the URL of a valid SubscriptionConfirmation. */
-  readonly confirm: boolean;
-  /** Maximum size of the content, in bytes. */
-  readonly maxBody: number;
-  readonly onKeyUsed: (topic: string, at: EpochMilliseconds) => void;
-}
-
-/** The gate's requests to SNS, for the client at an address; both reject with RemoteFailure. */
-interface SnsParts {
-  /** The key of the certificate at a pinned URL. */
-  readonly toKey: (url: URL, client: string) => Promise<CertificateKey>;
-  readonly follow: (url: URL, client: string) => Promise<unknown>;
-}
+/** A request to SNS, for the client at an address; rejects with RemoteFailure. */
+type FetchFrom<T> = (url: URL, client: string) => Promise<T>;
 
 /** Verifies the body, which has the signature too. */
-export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
+export function createSnsGate(
+  options: RecencyOptions & {
+    readonly topics: readonly string[];
+    /** Follow the URL of a valid SubscriptionConfirmation. */
+    readonly confirm: boolean;
+    /** Maximum size of the content, in bytes. */
+    readonly maxBody: number;
+    readonly onKeyUsed: (topic: string, at: EpochMilliseconds) => void;
+  },
+  parts: {
+    /** The key of the certificate at a pinned URL. */
+    readonly toKey: FetchFrom<CertificateKey>;
+    readonly follow: FetchFrom<unknown>;
+  },
+): EventGate {
   const topics = new Set(options.topics);
   return { maxBody: options.maxBody, check: (head) => (body) => verify(head, body) };
 
@@ -44,10 +43,10 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
     if (!topics.has(message.topic))
       return refuse('signature_mismatch', 'sender_not_allowed', "the topic is not in the route's list");
     // Before the signature: a replayed old message costs no fetch.
-    const refusal = checkRecency(message.timestamp, receivedAt, options) ?? (await checkSignature(message, client, parts));
+    const refusal = checkRecency(message.timestamp, receivedAt, options) ?? (await checkSignature(message, client, parts.toKey));
     if (refusal !== undefined) return refusal;
     options.onKeyUsed(message.topic, receivedAt);
-    if (message.type !== 'Notification') return handleHandshake(message, client, options, parts);
+    if (message.type !== 'Notification') return handleHandshake(message, client, options.confirm ? parts.follow : undefined);
     const { id, timestamp, topic } = message;
     return { id, timestamp, keyName: topic, body, openContent: toSnsOpenContent(body) };
   }
@@ -59,7 +58,11 @@ function findContradiction(headers: HeaderFields, { type, topic, id }: SnsMessag
   return Object.entries(expected).find(([name, value]) => headers.all(name).some((field) => field !== value))?.[0];
 }
 
-async function checkSignature(message: SnsMessage, { address }: Client, { toKey }: SnsParts): Promise<Refusal | undefined> {
+async function checkSignature(
+  message: SnsMessage,
+  { address }: Client,
+  toKey: FetchFrom<CertificateKey>,
+): Promise<Refusal | undefined> {
   try {
     const { key, onVerified } = await toKey(message.certificateUrl, address);
     if (!isSignedByCertificate(message, key)) return refuse('signature_mismatch', 'bad_signature');
@@ -77,11 +80,11 @@ const DONE: Proof = { state: 'handshake', reply: { status: 200, contentType: 'te
 async function handleHandshake(
   message: SnsMessage,
   { address }: Client,
-  { confirm }: SnsOptions,
-  { follow }: SnsParts,
+  follow: FetchFrom<unknown> | undefined,
 ): Promise<Refusal> {
   if (message.type === 'UnsubscribeConfirmation') return acknowledge(DONE, 'the subscription has ended');
-  if (!confirm) return refuse('handshake_refused', 'handshake_refused', 'sns.confirm is false: confirm the subscription by hand');
+  if (follow === undefined)
+    return refuse('handshake_refused', 'handshake_refused', 'sns.confirm is false: confirm the subscription by hand');
   if (message.subscribeUrl === undefined)
     return refuse('handshake_refused', 'handshake_refused', "SubscribeURL is not an SNS URL in the topic's region");
   try {

@@ -72,18 +72,12 @@ export function openPostgresStore(settings: PostgresSettings, bounds: QueueBound
   };
 }
 
-interface ClientParts {
-  readonly settings: PostgresSettings;
-  readonly clock: Clock;
-  readonly events: StoreEvents;
-}
-
 class PostgresClient implements StoreClient {
   readonly isBroken = false;
   clockOffset: Milliseconds = 0;
   readonly #database: PostgresDatabase;
   readonly #store: Store;
-  readonly #parts: ClientParts;
+  readonly #parts;
   readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #owner = `${hostname()}/${randomUUID()}`;
   readonly #owned = new Map<string, { usedAt: Milliseconds; isRunning: boolean }>();
@@ -114,7 +108,15 @@ class PostgresClient implements StoreClient {
   #cancelNews: CancelTimer | undefined;
   #cancelLook: CancelTimer | undefined;
 
-  constructor(database: PostgresDatabase, store: Store, parts: ClientParts) {
+  constructor(
+    database: PostgresDatabase,
+    store: Store,
+    parts: {
+      readonly settings: PostgresSettings;
+      readonly clock: Clock;
+      readonly events: StoreEvents;
+    },
+  ) {
     this.#database = database;
     this.#store = store;
     this.#parts = parts;

@@ -109,7 +109,7 @@ export async function removeEmptyLanes(sql: Sql, nums: readonly number[]): Promi
 }
 
 /** When the first delivery of a lane that is not blocked is due, taken or not. In a statement with the lane as `l`. */
-export const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
+const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
   (rank) => `SELECT min(due) AS due FROM delivery WHERE lane = l.num AND state = 0 AND rank = ${rank}`,
 ).join(' UNION ALL ')}) firsts)`;
 

@@ -72,7 +72,7 @@ export function packBytes(bodies: readonly Uint8Array[]): ArrayBuffer {
 }
 
 /** Views of `packed`, from `offset`. */
-export function splitBytes(packed: ArrayBuffer, lengths: readonly number[], offset = 0): Buffer[] {
+function splitBytes(packed: ArrayBuffer, lengths: readonly number[], offset = 0): Buffer[] {
   let at = offset;
   const views: Buffer[] = [];
   for (const length of lengths) {

@@ -354,7 +354,7 @@ const COPIES = [
 ] as const;
 
 /** Brings a file from before the version table (format 1 in `user_version`) to the tables of today, in a transaction of the caller. */
-export async function upgrade(db: DatabaseSync, sql: Sql, path: string): Promise<void> {
+async function upgrade(db: DatabaseSync, sql: Sql, path: string): Promise<void> {
   db.function('to_digest', { deterministic: true }, (type, tenant, body) =>
     toDigest(String(type), tenant === null ? undefined : String(tenant), body instanceof Uint8Array ? body : new Uint8Array(0)),
   );

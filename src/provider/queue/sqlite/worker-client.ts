@@ -23,13 +23,7 @@ const WORKER = new URL(import.meta.url.endsWith('.ts') ? './queue-worker.ts' : '
 const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 6 } as const;
 const NO_BODIES: readonly Buffer[] = [];
 
-export interface SqliteSettings {
-  readonly path: string;
-  /** Accept a file system on which accepted events can be lost. */
-  readonly allowVolatile: boolean;
-}
-
-export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds): OpenStore {
+export function openSqliteStore(path: string, allowVolatile: boolean, bounds: QueueBounds): OpenStore {
   return async (events) => {
     const warnings = prepareQueueFile(path, allowVolatile);
     try {

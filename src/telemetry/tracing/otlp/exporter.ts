@@ -1,26 +1,9 @@
 /** Sends spans to a collector in batches: it never delays a request, bounds its memory, and counts lost spans. */
 import type { CancelTimer, Clock, Milliseconds } from '../../../core/clock.ts';
-import type { Span } from '../span.ts';
+import type { SpanReference } from '../../../core/request-trace.ts';
+import type { Span, SpanAttributes } from '../span.ts';
 import type { SpanOutcome } from '../tracing-metrics.ts';
-import { type SpanSource, toExport } from './encode.ts';
 import type { PostSpans } from './post.ts';
-
-/** Options of the exporter. */
-interface ExporterOptions {
-  readonly source: SpanSource;
-  /** The longest time that a span waits for a batch. */
-  readonly interval: Milliseconds;
-  readonly maxQueued: number;
-}
-
-/** Callbacks of the exporter. */
-interface ExporterEvents {
-  onSpans(outcome: SpanOutcome, count: number): void;
-  /** Called when exports start to fail. */
-  onFailure(message: string): void;
-  /** Called when exports succeed again. */
-  onRecovery(): void;
-}
 
 /** The batch size of the OpenTelemetry SDKs. */
 const BATCH_SIZE = 512;
@@ -32,8 +15,8 @@ const REJECTED_SHARE = 0.5;
 
 /** The queue of spans and its consumer. */
 export class SpanExporter {
-  readonly #options: ExporterOptions;
-  readonly #events: ExporterEvents;
+  readonly #options;
+  readonly #events;
   readonly #post: PostSpans;
   readonly #clock: Clock;
   #queue: Span[] = [];
@@ -43,7 +26,23 @@ export class SpanExporter {
   #isFailing = false;
   #isClosing = false;
 
-  constructor(options: ExporterOptions, post: PostSpans, clock: Clock, events: ExporterEvents) {
+  constructor(
+    options: {
+      readonly source: SpanSource;
+      /** The longest time that a span waits for a batch. */
+      readonly interval: Milliseconds;
+      readonly maxQueued: number;
+    },
+    post: PostSpans,
+    clock: Clock,
+    events: {
+      onSpans(outcome: SpanOutcome, count: number): void;
+      /** Called when exports start to fail. */
+      onFailure(message: string): void;
+      /** Called when exports succeed again. */
+      onRecovery(): void;
+    },
+  ) {
     this.#options = options;
     this.#post = post;
     this.#clock = clock;
@@ -133,4 +132,64 @@ export class SpanExporter {
       this.#cancelWait = cancelWait;
     });
   }
+}
+
+/** The source of the spans: the attributes of its resource, and its version. */
+interface SpanSource {
+  readonly resource: SpanAttributes;
+  readonly version: string;
+}
+
+const KINDS = { server: 2, client: 3 } as const;
+const STATUS_ERROR = 2;
+/** Bits 8 and 9 of a span's flags: whether it is known that the parent is remote, and whether it is. */
+const HAS_IS_REMOTE = 0x100;
+const IS_REMOTE = 0x200;
+
+/** The body of one export: OTLP JSON (opentelemetry-proto, ExportTraceServiceRequest), with IDs in hex and 64-bit integers as strings. */
+export function toExport(spans: readonly Span[], { resource, version }: SpanSource): string {
+  return JSON.stringify({
+    resourceSpans: [
+      {
+        resource: { attributes: toAttributes(resource) },
+        scopeSpans: [{ scope: { name: 'sidegate', version }, spans: spans.map(toSpan) }],
+      },
+    ],
+  });
+}
+
+function toSpan(span: Span): object {
+  const { parentId, kind, name, startedAt, endedAt, attributes, isError, link } = span;
+  return {
+    ...toReference(span, span.isParentRemote),
+    ...(parentId === undefined ? undefined : { parentSpanId: parentId }),
+    name,
+    kind: KINDS[kind],
+    startTimeUnixNano: toNanoseconds(startedAt),
+    endTimeUnixNano: toNanoseconds(endedAt),
+    attributes: toAttributes(attributes),
+    ...(link === undefined ? undefined : { links: [toReference(link, true)] }),
+    status: isError ? { code: STATUS_ERROR } : {},
+  };
+}
+
+function toReference({ traceId, spanId, flags, tracestate }: SpanReference, isRemote: boolean): object {
+  return {
+    traceId,
+    spanId,
+    ...(tracestate === undefined ? undefined : { traceState: tracestate }),
+    flags: flags | HAS_IS_REMOTE | (isRemote ? IS_REMOTE : 0),
+  };
+}
+
+function toAttributes(attributes: SpanAttributes): object[] {
+  return Object.entries(attributes).map(([key, value]) => ({
+    key,
+    value: typeof value === 'string' ? { stringValue: value } : { intValue: String(value) },
+  }));
+}
+
+/** With microsecond precision, the finest that a number represents exactly. */
+function toNanoseconds(at: number): string {
+  return `${Math.round(at * 1_000)}000`;
 }

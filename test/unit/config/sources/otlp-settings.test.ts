@@ -4,8 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import type { TracingConfig } from '../../../../src/config/schema/config.ts';
-import { readOtelEnv } from '../../../../src/config/sources/otel-env.ts';
-import { type OtlpRead, readOtlpSettings } from '../../../../src/config/sources/otlp-settings.ts';
+import { type OtlpRead, readOtelEnv, readOtlpSettings } from '../../../../src/config/sources/otlp-settings.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { makeFolder } from '../../../support/fixtures.ts';
 

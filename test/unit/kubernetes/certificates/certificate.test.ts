@@ -6,11 +6,13 @@ import { connect, createServer } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import {
   type CertificateValidity,
+  integer,
   issueCa,
   issueServer,
   type KeyPair,
+  oid,
+  time,
 } from '../../../../src/kubernetes/certificates/certificate.ts';
-import { integer, oid, time } from '../../../../src/kubernetes/certificates/der.ts';
 import { startServer, useFolder } from '../../../support/fixtures.ts';
 import { fc } from '../../../support/property.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { KubeClient } from '../../../../src/kubernetes/client/client.ts';
-import { readInCluster } from '../../../../src/kubernetes/client/in-cluster.ts';
+import { readInCluster } from '../../../../src/kubernetes/client/kubeconfig.ts';
 import { answerJson, startApiServer } from '../../../support/api-server.ts';
 import { makeFolder } from '../../../support/fixtures.ts';
 

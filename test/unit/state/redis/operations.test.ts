@@ -12,7 +12,7 @@ beforeEach(() => {
   clock = new FakeClock();
   const sendCommand = (): Promise<unknown> => new Promise((resolve) => (reply = resolve));
   const client = { isCluster: false, sendCommand } as unknown as RedisClient;
-  operations = new StoreOperations(client, { onFailure: ({ message = '' }) => message }, clock, LIMIT);
+  operations = new StoreOperations(client, ({ message = '' }) => message, clock, LIMIT);
 });
 
 async function release(): Promise<{ readonly result: () => unknown }> {

@@ -1,10 +1,14 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { toAllocatedBytes } from '../../../../src/telemetry/journal/block-memory.ts';
-import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
-import { Journal } from '../../../../src/telemetry/journal/journal.ts';
-import { BODY_OVERHEAD_BYTES, StoredBodies } from '../../../../src/telemetry/journal/stored-bodies.ts';
+import { Journal, type JournalBody } from '../../../../src/telemetry/journal/journal.ts';
+import {
+  BlockMemory,
+  type Blocks,
+  BODY_OVERHEAD_BYTES,
+  StoredBodies,
+  toAllocatedBytes,
+} from '../../../../src/telemetry/journal/stored-bodies.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { until } from '../../../support/gate.ts';
 import { fc } from '../../../support/property.ts';
@@ -143,4 +147,43 @@ test('the process needs no more memory than the bodies count for', async () => {
     // V8 frees the memory of buffers a moment after it has collected them.
     await until(() => read() - before <= bodies.bytes + 1_048_576);
   }
+});
+
+const size = fc.oneof(fc.nat({ max: 5_000 }), fc.nat({ max: 400_000 }));
+
+test('returns what was written, in whatever order it is written and freed', () => {
+  const step = fc.oneof(fc.record({ size }), fc.record({ drop: fc.nat({ max: 20 }) }));
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const memory = new BlockMemory();
+      const written = new Map<number, { blocks: Blocks; content: Buffer }>();
+      for (const [index, each] of steps.entries()) {
+        if ('size' in each) {
+          const content = Buffer.alloc(each.size, `content ${index}`);
+          written.set(index, { content, blocks: memory.write(content) });
+        } else {
+          memory.free(written.get(each.drop)?.blocks ?? []);
+          written.delete(each.drop);
+        }
+        for (const { blocks, content } of written.values())
+          expect(memory.read(blocks, content.length).equals(content)).toBe(true);
+      }
+      const blocks = [...written.values()].flatMap((each) => each.blocks);
+      expect(new Set(blocks).size).toBe(blocks.length);
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test('uses freed memory again, and does not grow', () => {
+  const memory = new BlockMemory();
+  const content = Buffer.alloc(100_000, 'x');
+  const first = [memory.write(content), memory.write(content)].flat();
+  memory.free(first);
+  const held: Blocks[] = [];
+  for (let i = 0; i < 1_000; i++) {
+    held.push(memory.write(content));
+    if (held.length === 2) memory.free(held.shift() ?? []);
+  }
+  expect(Math.max(...held.flat())).toBeLessThanOrEqual(Math.max(...first));
 });

@@ -2,13 +2,7 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { isTraceField } from '../../../../src/core/managed-names.ts';
-import {
-  TraceIds,
-  Tracer,
-  type TracerOptions,
-  type TraceTrust,
-  type TrustLevel,
-} from '../../../../src/telemetry/tracing/tracer.ts';
+import { TraceIds, Tracer, type TraceTrust, type TrustLevel } from '../../../../src/telemetry/tracing/tracer.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
@@ -19,7 +13,7 @@ const TRUSTS: readonly TraceTrust[] = ['none', 'verified', 'always'];
 const TRUST_LEVELS: readonly TrustLevel[] = ['verified', 'unverified', 'rejected'];
 
 const begin = (
-  part: TracerOptions['part'],
+  part: 'pass' | 'propagate' | 'record',
   trust: TraceTrust,
   trustLevel: TrustLevel,
   headers: HeaderFields | undefined = toHeaders(),

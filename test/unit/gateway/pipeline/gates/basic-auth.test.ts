@@ -22,7 +22,7 @@ function open(): { clock: FakeClock; check: (authorization?: string) => unknown 
   } as unknown as PasswordVerifier;
   const gate = createBasicAuthGate(
     { realm: 'admin', as: 'origin', requireTls: false, latin1: false, limit: RULE },
-    { clock, verifier: () => verifier, attempts: createMemoryAttempts(clock, { maxKeys: 10 }), onUsed: () => undefined },
+    { clock, verifier: () => verifier, attempts: createMemoryAttempts(clock, 10), onUsed: () => undefined },
   );
   const toHead = (authorization: string): ParsedHead =>
     ({

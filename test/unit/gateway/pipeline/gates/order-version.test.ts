@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { NumberText, readValues } from '../../../../../src/gateway/pipeline/gates/exact-numbers.ts';
-import { toName, toSortable } from '../../../../../src/gateway/pipeline/gates/order-version.ts';
+import { NumberText, readValues, toName, toSortable } from '../../../../../src/gateway/pipeline/gates/order.ts';
 import { fc } from '../../../../support/property.ts';
 
 function sortable(value: unknown): string {

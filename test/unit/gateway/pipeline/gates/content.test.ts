@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseMediaType } from '../../../../../src/core/media-type.ts';
-import { compileBodyCheck } from '../../../../../src/gateway/pipeline/gates/media-type.ts';
+import { compileBodyCheck } from '../../../../../src/gateway/pipeline/gates/content.ts';
 
 const JSON_TYPE = 'application/json';
 const FORM = 'application/x-www-form-urlencoded';

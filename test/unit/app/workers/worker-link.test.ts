@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { MessageChannel } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
-import { PostedLines } from '../../../../src/app/workers/posted-lines.ts';
+import { PostedLines } from '../../../../src/app/workers/worker-link.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { until } from '../../../support/gate.ts';
 

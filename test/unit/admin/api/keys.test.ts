@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { adviseOnKey, type KeyFacts } from '../../../../src/admin/api/key-advice.ts';
+import { adviseOnKey, type KeyFacts } from '../../../../src/admin/api/keys.ts';
 
 const S = 1_000;
 const MIN = 60 * S;

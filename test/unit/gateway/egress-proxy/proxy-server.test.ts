@@ -1,6 +1,6 @@
 /** What a client of the forward proxy may ask for, and why it is rejected otherwise. */
 import { describe, expect, test } from 'vitest';
-import { parseAbsoluteTarget, parseConnectTarget } from '../../../../src/gateway/egress-proxy/proxy-target.ts';
+import { parseAbsoluteTarget, parseConnectTarget } from '../../../../src/gateway/egress-proxy/proxy-server.ts';
 
 const parse = (url: string, method = 'GET'): string => {
   const parsed = parseAbsoluteTarget(url, method);
