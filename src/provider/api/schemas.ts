@@ -10,6 +10,8 @@ import { DELIVERY_STATES, type DeliveryState, REPAIR_ACTIONS } from '../queue/de
 
 const MAX_PAGE = 250;
 const DEFAULT_PAGE = 50;
+const count = z.int().min(0);
+const time = z.iso.datetime();
 const MAX_ITERATOR_LENGTH = 1_024;
 
 export const deliveryState = z.enum(DELIVERY_STATES);
@@ -60,7 +62,7 @@ export const deliveryQuery = z.strictObject({
 
 const attempt = z
   .strictObject({
-    at: z.iso.datetime(),
+    at: time,
     durationMs: z.number().min(0),
     status: z.int().optional().describe('Status of the response, if there was one.'),
     outcome: z.string(),
@@ -78,10 +80,10 @@ const deliveryShape = {
   state: deliveryState.describe(
     '`waiting`: due now or later, or in flight. `delivered`: acknowledged. `dead`: rejected, or all attempts failed. `skipped`: the endpoint was disabled or deleted, or has another tenant.',
   ),
-  createdAt: z.iso.datetime().describe('When the event was accepted.'),
-  attempts: z.int().min(0),
-  due: z.iso.datetime().optional().describe('When the next attempt is due.'),
-  settledAt: z.iso.datetime().optional(),
+  createdAt: time.describe('When the event was accepted.'),
+  attempts: count,
+  due: time.optional().describe('When the next attempt is due.'),
+  settledAt: time.optional(),
   lastAttempt: attempt.optional(),
 };
 
@@ -154,11 +156,9 @@ export const retriedDelivery = z
 
 export const repairProgress = z
   .strictObject({
-    changed: z.int().min(0).describe('Deliveries that were changed or created so far.'),
-    total: z.int().min(0).describe('Deliveries that match; in the last line of a repair, those that were changed.'),
-    excluded: z
-      .int()
-      .min(0)
+    changed: count.describe('Deliveries that were changed or created so far.'),
+    total: count.describe('Deliveries that match; in the last line of a repair, those that were changed.'),
+    excluded: count
       .optional()
       .describe(
         'Of `retry`: deliveries that match and cannot be sent, as their endpoint does not exist, is disabled, or has another tenant than the event.',
@@ -217,10 +217,7 @@ export const acceptedEvent = z
   .strictObject({
     id: eventId.describe('ID of the event: `Webhook-Id` of its deliveries.'),
     duplicate: z.boolean().describe('The ID was accepted before; nothing was changed.'),
-    endpoints: z
-      .int()
-      .min(0)
-      .describe('Number of endpoints that select the event; 0 for a duplicate, which is not delivered again.'),
+    endpoints: count.describe('Number of endpoints that select the event; 0 for a duplicate, which is not delivered again.'),
   })
   .describe('An event that is stored durably.');
 
@@ -230,7 +227,7 @@ const eventShape = {
   id: eventId,
   type: z.string(),
   tenant: z.string().optional(),
-  createdAt: z.iso.datetime().describe('When it was accepted.'),
+  createdAt: time.describe('When it was accepted.'),
 };
 
 export const storedEvent = z
@@ -253,9 +250,9 @@ export const eventQuery = z.strictObject({
 export const event = z
   .strictObject({
     ...eventShape,
-    deliveries: z.int().min(0).describe('Number of endpoints that it was for.'),
-    waiting: z.int().min(0).describe('Deliveries that wait.'),
-    failed: z.int().min(0).describe('Deliveries that are dead or skipped.'),
+    deliveries: count.describe('Number of endpoints that it was for.'),
+    waiting: count.describe('Deliveries that wait.'),
+    failed: count.describe('Deliveries that are dead or skipped.'),
   })
   .describe('An event, and what became of it.');
 export type OutgoingEvent = z.output<typeof event>;
@@ -263,7 +260,7 @@ export type OutgoingEvent = z.output<typeof event>;
 export const eventPage = toPageSchema(event, ', or none, although more follow.').describe('Events, newest first.');
 
 export const erasedPayloads = z
-  .strictObject({ erased: z.int().min(0).describe('Events whose payload was erased by this request.') })
+  .strictObject({ erased: count.describe('Events whose payload was erased by this request.') })
   .describe('How many payloads were erased.');
 
 const MAX_SECRET_LENGTH = 256;
@@ -377,16 +374,16 @@ export const endpoint = z
         z.strictObject({
           version: z.enum(['v1', 'v1a']),
           publicKey: z.string().optional().describe('Verifies `v1a` signatures (whpk_…).'),
-          expiresAt: z.iso.datetime().optional().describe('Absent for the current secret.'),
+          expiresAt: time.optional().describe('Absent for the current secret.'),
         }),
       )
       .describe('Signatures that deliveries have: the current secret, and those that were rotated.'),
     disabled: z
-      .strictObject({ at: z.iso.datetime(), reason: z.enum(DISABLED_REASONS) })
+      .strictObject({ at: time, reason: z.enum(DISABLED_REASONS) })
       .optional()
       .describe('Since when and why it is disabled; absent if it is enabled.'),
-    createdAt: z.iso.datetime().optional(),
-    updatedAt: z.iso.datetime().optional(),
+    createdAt: time.optional(),
+    updatedAt: time.optional(),
   })
   .describe('An endpoint.');
 export type EndpointView = z.output<typeof endpoint>;
@@ -401,14 +398,14 @@ export const rotatedSecret = z
 
 export const endpointStats = z
   .strictObject({
-    waiting: z.int().min(0).describe('Deliveries that are due now or later.'),
-    oldestDue: z.iso.datetime().optional().describe('When the oldest overdue delivery became due; absent if none is overdue.'),
+    waiting: count.describe('Deliveries that are due now or later.'),
+    oldestDue: time.optional().describe('When the oldest overdue delivery became due; absent if none is overdue.'),
     failing: z
       .strictObject({
         failures: z.int().min(1).describe('Failed attempts in a row, without those of deliveries that were retried by hand.'),
-        since: z.iso.datetime().describe('When the first of them ended.'),
+        since: time.describe('When the first of them ended.'),
         lastAttempt: attempt.optional().describe('The last of them.'),
-        pausedUntil: z.iso.datetime().optional().describe('No attempt starts before.'),
+        pausedUntil: time.optional().describe('No attempt starts before.'),
       })
       .optional()
       .describe('Absent if the last attempt succeeded, or none was made since the endpoint was enabled.'),

@@ -1,16 +1,17 @@
 /** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. Tenants have parts. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { Counts } from '../../core/unordered-list.ts';
 import { type Waiting, WaitLine } from '../../core/wait-line.ts';
 
 /** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */
 export class TenantParts {
-  readonly #held = new Map<string, number>();
+  readonly #held = new Counts();
   /** The first that asked. */
   #first: string | undefined;
   #hasOthers = false;
 
   held(tenant = ''): number {
-    return this.#held.get(tenant) ?? 0;
+    return this.#held.of(tenant);
   }
 
   get all(): Iterable<readonly [tenant: string, held: number]> {
@@ -18,9 +19,7 @@ export class TenantParts {
   }
 
   add(tenant = '', amount: number): void {
-    const held = this.held(tenant) + amount;
-    if (held === 0) this.#held.delete(tenant);
-    else this.#held.set(tenant, held);
+    this.#held.add(tenant, amount);
   }
 
   /** How many of `size` each the tenant may have in addition to what it holds, of `free`. */

@@ -25,7 +25,6 @@ import type { ApiPassword } from '../api/provider-api.ts';
 import { ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
-import type { Endpoint } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { isInboxEndpoint, toInboxEndpoint } from '../events/event.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
@@ -93,7 +92,7 @@ export class Provider {
   readonly #ownPorts = new OwnPorts();
   readonly #housekeeping: Housekeeping;
   readonly #condition: QueueCondition;
-  readonly #rateLimits = new RateLimits();
+  #rateLimits: ReadonlyMap<string, number> = new Map();
   readonly #outbox: Outbox | undefined;
   readonly #steps: ClockSteps;
   #settings: ProviderSettings;
@@ -375,8 +374,10 @@ export class Provider {
     const endpoints = this.#registry.list();
     this.#sender.retain(new Set(endpoints.map(({ id }) => id)));
     this.#metrics.setEndpoints([...new Set([...endpoints.map(toLabel), API_LABEL])]);
+    const limits = new Map(endpoints.map(({ id, rateLimit = Number.POSITIVE_INFINITY }) => [id, rateLimit]));
     // If the wake-up fails, the endpoint is served when the old limit allows it.
-    for (const id of this.#rateLimits.replace(endpoints)) this.#queue.wake(id).catch(() => undefined);
+    for (const id of findRaised(this.#rateLimits, limits)) this.#queue.wake(id).catch(() => undefined);
+    this.#rateLimits = limits;
   }
 }
 
@@ -406,16 +407,7 @@ export function toMemoryShares(limit = Number.POSITIVE_INFINITY): Record<keyof t
   return { accepting: toShare(accepting), storing: toShare(storing), waiting: toShare(waiting), slow: toShare(slow) };
 }
 
-/** The rate limits of the endpoints, to find those that may send sooner than before. */
-export class RateLimits {
-  #limits = new Map<string, number>();
-
-  /** Replaces all limits. Returns the endpoints whose limit was raised or removed: their lanes may be waiting for a token of the old one. */
-  replace(endpoints: readonly Pick<Endpoint, 'id' | 'rateLimit'>[]): readonly string[] {
-    const before = this.#limits;
-    this.#limits = new Map(endpoints.flatMap(({ id, rateLimit }) => (rateLimit === undefined ? [] : [[id, rateLimit]])));
-    return endpoints
-      .filter(({ id, rateLimit = Number.POSITIVE_INFINITY }) => rateLimit > (before.get(id) ?? Number.POSITIVE_INFINITY))
-      .map(({ id }) => id);
-  }
+/** The endpoints whose rate limit was raised or removed: their lanes may be waiting for a token of the old one. */
+export function findRaised(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): string[] {
+  return [...after].flatMap(([id, limit]) => (limit > (before.get(id) ?? limit) ? [id] : []));
 }

@@ -6,7 +6,7 @@ import type { Clock } from '../../../../src/core/clock.ts';
 import { ClockSteps } from '../../../../src/core/clock-steps.ts';
 import { SidegateError } from '../../../../src/core/errors.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
-import { FillForecast, Housekeeping, watchQueueFile } from '../../../../src/provider/runtime/housekeeping.ts';
+import { Housekeeping, watchQueueFile } from '../../../../src/provider/runtime/housekeeping.ts';
 import {
   createFailingEndpoints,
   createQueueCondition,
@@ -15,6 +15,7 @@ import {
 } from '../../../../src/provider/telemetry/hooks.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
+import { FillForecast } from '../../../../src/telemetry/metrics/fill-forecast.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { makeFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';

@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest';
-import { RateLimits } from '../../../../src/provider/runtime/provider.ts';
+import { findRaised } from '../../../../src/provider/runtime/provider.ts';
+
+const NONE = Number.POSITIVE_INFINITY;
 
 test('finds the endpoints whose rate limit was raised or removed, and no others', () => {
-  const limits = new RateLimits();
-  const of = (id: string, rateLimit: number | undefined): { id: string; rateLimit: number | undefined } => ({ id, rateLimit });
-  expect(limits.replace([of('raised', 1), of('removed', 1), of('lowered', 2), of('same', 3), of('set', undefined)])).toEqual([]);
-  const next = [of('raised', 1.5), of('removed', undefined), of('lowered', 1), of('same', 3), of('set', 4), of('new', 1)];
-  expect(limits.replace(next)).toEqual(['raised', 'removed']);
-  expect(limits.replace(next)).toEqual([]);
-  expect(limits.replace([])).toEqual([]);
+  const before = new Map(Object.entries({ raised: 1, removed: 1, lowered: 2, same: 3, set: NONE }));
+  const after = new Map(Object.entries({ raised: 1.5, removed: NONE, lowered: 1, same: 3, set: 4, new: 1 }));
+  expect(findRaised(new Map(), before)).toEqual([]);
+  expect(findRaised(before, after)).toEqual(['raised', 'removed']);
+  expect(findRaised(after, after)).toEqual([]);
+  expect(findRaised(after, new Map())).toEqual([]);
 });
