@@ -197,25 +197,34 @@ export function hasOtherNames(prefix: string): boolean {
 }
 
 /** CherryPy runs the handler `admin_panel` for `/admin.panel`, CakePHP `userList` for `/user-list`; WordPress serves `/members` for `/.members-`. */
-function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): void {
-  forms.add(form);
+function toJoined(form: string, kept: KeptDistinctions): string {
   const punctuation = NOT_ASCII.test(form) ? ANY_PUNCTUATION : PUNCTUATION;
-  if (kept.has('punctuation') || form.search(punctuation) === -1) return;
-  const toJoined = (segment: string): string => {
+  if (kept.has('punctuation') || form.search(punctuation) === -1) return form;
+  const joinSegment = (segment: string): string => {
     const bare = kept.has('trailingDots') ? withoutTrailingDots(segment) : segment;
     const joined = bare.replace(punctuation, '') + (bare === segment ? '' : KEPT);
     return joined === '' && segment !== '' ? '_' : joined;
   };
-  forms.add(form.split('/').map(toJoined).join('/'));
+  return form.split('/').map(joinSegment).join('/');
+}
+
+function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): void {
+  forms.add(form).add(toJoined(form, kept));
 }
 
 /** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */
 function addFileNames(folded: string, kept: KeptDistinctions, forms: Set<string>): void {
   const bare = withoutExtension(folded);
   addJoined(bare, kept, forms);
-  if (bare.endsWith(INDEX)) forms.add(bare.slice(0, -INDEX.length));
-  if (bare === folded && folded.length <= MAX_PAGE_PATH)
-    for (const page of PAGES) forms.add(folded + page).add(`${folded}${INDEX}${page}`);
+  if (bare.endsWith(INDEX)) {
+    const folder = bare.slice(0, -INDEX.length);
+    addJoined(folder, kept, forms);
+    if (kept.has('trailingSlash')) addJoined(`${folder}/`, kept, forms);
+  }
+  if (bare !== folded || folded.length > MAX_PAGE_PATH) return;
+  const path = folded.endsWith('/') ? folded.slice(0, -1) : folded;
+  for (const each of new Set([path, toJoined(path, kept)]))
+    for (const page of PAGES) forms.add(each + page).add(`${each}${INDEX}${page}`);
 }
 
 /**

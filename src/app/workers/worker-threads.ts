@@ -200,7 +200,7 @@ class WorkerThread {
       resourceLimits: { maxOldGenerationSizeMb: parts.heapMebibytes },
     });
     onEvent(this.#thread, 'message', (message: FromWorker) => this.#onMessage(message));
-    onEvent(this.#thread, 'error', (error) => this.#lose(`its thread ended: ${toErrorSummary(error).error}`));
+    onEvent(this.#thread, 'error', (thrown) => this.#lose(`its thread ended: ${toErrorSummary(thrown).error}`));
     onEvent(this.#thread, 'exit', (code) => this.#lose(`its thread ended with code ${code}`));
   }
 

@@ -125,7 +125,7 @@ function toField(name: string, secret: Secret): OtlpField | Fault {
   return [name, value];
 }
 
-/** Reads them. */
+/** Reads OpenTelemetry's environment variables. They never enable tracing. */
 export function readOtelEnv(env: Readonly<Record<string, string | undefined>> = process.env): OtelEnv {
   const malformed: string[] = [];
   const first = (...names: readonly string[]): readonly [name: string, value: string] | undefined => {

@@ -3,9 +3,9 @@
  * grants of several gates.
  */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { Counts } from '../../core/counts.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
-import { Counts } from '../../core/unordered-list.ts';
 import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Another request holds the claim, for at most this long. */

@@ -4,6 +4,7 @@
  */
 import { toSite } from '../../core/client-network.ts';
 import type { Milliseconds } from '../../core/clock.ts';
+import { Counts } from '../../core/counts.ts';
 
 /** The limits for all bodies together. */
 export interface BudgetLimits {
@@ -58,6 +59,12 @@ interface RouteUse {
 }
 
 /** The memory budget for bodies. */
+/** When bodies are evicted, and how old they must be. */
+interface EvictedAt {
+  readonly now: Milliseconds;
+  readonly minAge: Milliseconds;
+}
+
 export class BodyBudget {
   readonly #limits: BudgetLimits;
   #held = 0;
@@ -173,11 +180,24 @@ export class BodyBudget {
     return bytes <= this.#limits.maxBufferedBytes;
   }
 
-  /** Picks the unfinished bodies to evict to free `bytes`. Bodies younger than `minAge` are kept. */
-  pickVictims<B extends BudgetedBody>(bodies: readonly B[], bytes: number, now: Milliseconds, minAge: Milliseconds): B[] {
+  /** How many bytes others have to free before the body can have `bytes`, by each limit; 0 or less: none, or only a slot is missing. */
+  findMissing(body: BudgetedBody, bytes: number): number {
     const { maxBufferedBytes } = this.#limits;
-    const missing = this.#held + bytes - maxBufferedBytes;
-    return pickVictims(bodies, Math.max(bytes, maxBufferedBytes * EVICTED_SHARE), now - minAge, missing);
+    const more = bytes - body.held;
+    const free = maxBufferedBytes - this.#held - more;
+    const use = body.route === undefined ? undefined : this.#routes.get(body.route);
+    // Bytes that leave the route are free then.
+    const ofRoute =
+      use === undefined || use.held === body.held ? 0 : (use.held + more - ROUTE_TO_FREE * free) / (ROUTE_TO_FREE + 1);
+    const others = body.state === 'small' ? this.#largeHeld : this.#largeHeld - body.held;
+    const hasSlot = body.state !== 'small' || this.hasFreeSlot;
+    const ofLarge = bytes > SMALL_BODY && hasSlot && others > 0 ? others + bytes - maxBufferedBytes * (1 - SMALL_SHARE) : 0;
+    return Math.max(-free, ofRoute, ofLarge);
+  }
+
+  /** Picks the unfinished bodies to evict to free `bytes`; `missing`: of `findMissing`. Bodies younger than `minAge` are kept. */
+  pickVictims<B extends BudgetedBody>(bodies: readonly B[], bytes: number, at: EvictedAt, missing = 0): B[] {
+    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), at.now - at.minAge, missing);
   }
 
   #add(body: BudgetedBody, bytes: number): void {
@@ -225,7 +245,8 @@ export function findHeaviest(sums: ReadonlyMap<string, number>): string | undefi
 
 /**
  * Picks what to end to free `bytes`: the oldest of the client network that holds most, so that one client does not use up the memory of
- * others. If that frees less than `needed`, those of the next ones, too: one client can have many networks. Those that began after `latest` are kept.
+ * others. If that frees less than `needed`, those of the next ones, too, in the order of what their sites hold: one client can have many networks.
+ * Those that began after `latest` are kept.
  */
 export function pickVictims<H extends Holder>(holders: readonly H[], bytes: number, latest: Milliseconds, needed = 0): H[] {
   const sums = sumHeld(holders);
@@ -245,9 +266,12 @@ export function pickVictims<H extends Holder>(holders: readonly H[], bytes: numb
     bytes,
   );
   if (freed >= needed) return victims;
-  const sites = new Map<string, number>();
-  for (const [network, held] of sums) sites.set(toSite(network), (sites.get(toSite(network)) ?? 0) + held);
-  const toHeld = ({ network }: H): number => sites.get(toSite(network)) ?? 0;
+  const [sites, siteOf] = [new Counts(), new Map<string, string>()];
+  for (const [network, held] of sums) {
+    siteOf.set(network, toSite(network));
+    sites.add(toSite(network), held);
+  }
+  const toHeld = ({ network }: H): number => sites.of(siteOf.get(network) ?? network);
   const others = old.filter(({ network }) => network !== heaviest);
   pick(
     others.sort((a, b) => toHeld(b) - toHeld(a)),

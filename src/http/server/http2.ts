@@ -8,9 +8,9 @@ import {
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { Counts } from '../../core/counts.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { Counts } from '../../core/unordered-list.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { IncomingHead } from './head-check.ts';
 import type { OnLimit, PortLimits } from './limits.ts';

@@ -274,7 +274,8 @@ export class BodyWatch {
   /** If its own route has used up its share, the bodies of other routes stay; unless another client holds most of all, and for other routes. */
   #evictFor(body: BufferedBody, bytes: number, minAge: Milliseconds): void {
     const isOwn = this.#budget.isOverShare(body, bytes) && this.#isHeaviest(body);
-    this.#evict(bytes, minAge, isOwn ? ({ route }) => route === body.route : undefined);
+    const missing = this.#budget.findMissing(body, bytes);
+    this.#evict(bytes, minAge, isOwn ? ({ route }) => route === body.route : undefined, missing);
   }
 
   /** Whether the client that holds most is that of this body, or holds most of it for the same route. */
@@ -295,10 +296,10 @@ export class BodyWatch {
   }
 
   /** Frees memory for the caller first; waiting bodies come afterwards. */
-  #evict(bytes: number, minAge: Milliseconds, isCandidate: (body: BufferedBody) => boolean = () => true): void {
+  #evict(bytes: number, minAge: Milliseconds, isCandidate: (body: BufferedBody) => boolean = () => true, missing = 0): void {
     this.#isEvicting = true;
     const bodies = [...this.#buffered].filter(isCandidate);
-    for (const body of this.#budget.pickVictims(bodies, bytes, this.now(), minAge)) {
+    for (const body of this.#budget.pickVictims(bodies, bytes, { now: this.now(), minAge }, missing)) {
       this.#onLimit('buffer_share');
       body.fail('buffer_full');
     }

@@ -149,7 +149,7 @@ interface PostedEvent {
   readonly field: string;
 }
 
-/** * Not together with `store`: a function that waits for the queue would keep the parsed data in memory, which needs up to 30 times the memory of the body. */
+/** Not together with `store`: a function that waits for the queue would keep the parsed data in memory, which needs up to 30 times the memory of the body. */
 function toNewEvents(
   posted: readonly PostedEvent[],
   { content, incoming }: Pick<ApiRequest<unknown, unknown>, 'content' | 'incoming'>,

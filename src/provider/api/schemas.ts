@@ -10,10 +10,10 @@ import { DELIVERY_STATES, type DeliveryState, REPAIR_ACTIONS } from '../queue/de
 
 const MAX_PAGE = 250;
 const DEFAULT_PAGE = 50;
-const count = z.int().min(0);
-const time = z.iso.datetime();
 const MAX_ITERATOR_LENGTH = 1_024;
 
+const count = z.int().min(0);
+const time = z.iso.datetime();
 export const deliveryState = z.enum(DELIVERY_STATES);
 /** The name of an endpoint, or of a route with an inbox. */
 const RECEIVER = /^(?:inbox:)?[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;

@@ -1,4 +1,4 @@
-/** * Stores an admitted delivery in the queue instead of forwarding it, and answers 202, or what the sender needs, once it is durable (`ack: onAccept`). */
+/** Stores an admitted delivery in the queue instead of forwarding it, and answers 202, or what the sender needs, once it is durable (`ack: onAccept`). */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';

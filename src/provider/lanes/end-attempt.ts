@@ -122,7 +122,7 @@ async function follow(context: LaneContext, attempt: MadeAttempt, decision: Deci
   await append(context, 'endpoint.disabled', attempt, [[String(endpoint.enabledAt)], facts]);
 }
 
-/** * Reports to the operational endpoints, by an ordinary event in the queue. An operational endpoint is never reported: its reports could fail in turn, without end. */
+/** Reports to the operational endpoints, by an ordinary event in the queue. An operational endpoint is never reported: its reports could fail in turn, without end. */
 async function append(
   { queue, registry, clock, hooks }: LaneContext,
   type: 'endpoint.disabled' | 'message.exhausted',

@@ -21,7 +21,7 @@ const FIRST_PAUSE_MS = 1_000;
 const BREAKER_GROWTH = 1.25;
 /** An endpoint that asks for less gets less soon. */
 const SLOW_DOWN_GROWTH = 2;
-/** * The longest pause without `Retry-After`. `app`: of the inbox, which is in the same pod, so that its backlog starts within 2 s after it is back. */
+/** The longest pause without `Retry-After`. `app`: of the inbox, which is in the same pod, so that its backlog starts within 2 s after it is back. */
 export const MAX_BREAKER_PAUSE_MS = { endpoint: 60_000, app: 1_000 } as const;
 /** `Retry-After` pauses the whole endpoint by at most this; the delivery itself waits as long as the schedule allows. */
 const MAX_RETRY_AFTER_PAUSE_MS = 3_600_000;

@@ -1,6 +1,6 @@
 /** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. Tenants have parts. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/unordered-list.ts';
+import { Counts } from '../../core/counts.ts';
 import { type Waiting, WaitLine } from '../../core/wait-line.ts';
 
 /** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */

@@ -14,7 +14,7 @@ export interface NewEvent {
   readonly createdAt: EpochMilliseconds;
   /** Sent unchanged in every attempt. */
   readonly body: Buffer;
-  /** * The bytes of the body before this one are not compared with those of a stored event with the same ID: they have the time at which the event was posted. Default: 0. */
+  /** The bytes of the body before this one are not compared with those of a stored event with the same ID: they have the time at which the event was posted. Default: 0. */
   readonly comparedFrom?: number | undefined;
   /** Up to 64 KiB of JSON that the queue does not interpret: the trace context, the head of an inbox request. */
   readonly metadata: string;
@@ -252,7 +252,7 @@ export interface EventRecord extends Pick<NewEvent, 'id' | 'type' | 'tenant' | '
   readonly failed: number;
 }
 
-/** * `retry`: due now; what was settled starts its schedule again. `cancel`: what waits is skipped. `purge`: removed; their events stay, so that they are not accepted again. */
+/** `retry`: due now; what was settled starts its schedule again. `cancel`: what waits is skipped. `purge`: removed; their events stay, so that they are not accepted again. */
 export const REPAIR_ACTIONS = ['retry', 'cancel', 'purge'] as const;
 export type RepairAction = (typeof REPAIR_ACTIONS)[number];
 
@@ -339,7 +339,7 @@ export interface JoinedQueue {
 
 export interface DeliveryQueue {
   readonly endpoints: EndpointStore;
-  /** * The time of the store, of which all times are that the queue stores or gets: the clocks of replicas differ, and one that is ahead must not delay what another one sends. */
+  /** The time of the store, of which all times are that the queue stores or gets: the clocks of replicas differ, and one that is ahead must not delay what another one sends. */
   readonly clock: Clock;
   /**
    * Connects or opens the file and checks the store's settings. Rejects with a SidegateError of kind `user` if the store would lose events

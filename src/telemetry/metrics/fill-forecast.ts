@@ -1,4 +1,4 @@
-/** Estimates when something that grows reaches its bounds. */
+/** Estimates when a queue reaches its bounds, for a metric and its alert. */
 import type { Milliseconds } from '../../core/clock.ts';
 
 /** The growth is that of so much time, ... */

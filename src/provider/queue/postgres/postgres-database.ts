@@ -292,7 +292,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     });
   }
 
-  /** * Statements in the open transaction of another connection, which commits durably from then on. It can go on after a SidegateError: then nothing has changed. */
+  /** Statements in the open transaction of another connection, which commits durably from then on. It can go on after a SidegateError: then nothing has changed. */
   async join<Result>(client: pg.ClientBase, work: (sql: Sql) => Promise<Result>): Promise<Result> {
     await client.query(this.#join);
     try {

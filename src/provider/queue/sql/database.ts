@@ -57,7 +57,7 @@ export interface Sql {
   each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]>;
   /** The same for an UPDATE; returns those of the rows for which it changed something. */
   change<Row extends object>(statement: string, columns: Columns, rows: readonly Row[]): Promise<readonly Row[]>;
-  /** * The same for an INSERT of events, each with another `id`. Returns the number of each in the order of the rows; undefined: an event with the ID is stored. */
+  /** The same for an INSERT of events, each with another `id`. Returns the number of each in the order of the rows; undefined: an event with the ID is stored. */
   number(statement: string, columns: Columns, rows: readonly { readonly id: string }[]): Promise<readonly (number | undefined)[]>;
   insertPayloads(payloads: readonly Payload[]): Promise<void>;
 }

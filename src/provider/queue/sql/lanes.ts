@@ -94,7 +94,7 @@ export async function removeEmptyTenants(sql: Sql, names: readonly string[]): Pr
   ]);
 }
 
-/** * Removes those of these lanes that have no delivery any more, unless a replica holds them: the endpoint may not exist any more. One that does starts as a new one. */
+/** Removes those of these lanes that have no delivery any more, unless a replica holds them: the endpoint may not exist any more. One that does starts as a new one. */
 export async function removeEmptyLanes(sql: Sql, nums: readonly number[]): Promise<void> {
   await sql.run(
     `DELETE FROM lane WHERE waiting = 0 AND dead = 0 AND skipped = 0 AND owner IS NULL AND num IN ${sql.dialect.list('integer')}

@@ -181,7 +181,7 @@ async function readAgain(sql: Sql, rows: readonly SettledRow[]): Promise<readonl
 async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
   const canceled = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting
-     FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON ${IS_TAKEN} JOIN event e ON e.seq = d.event AND e.id = r.id
+     FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON ${IS_TAKEN} AND ${IS_EVENT} JOIN event e ON e.seq = d.event
      WHERE r.state = ${DELIVERED} AND d.state = ${SKIPPED}${sql.dialect.forUpdate}`,
     [JSON.stringify(rows)],
   );
