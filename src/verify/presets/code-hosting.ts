@@ -17,7 +17,6 @@ const jira: SchemeDescription = {
   id: { header: 'X-Atlassian-Webhook-Identifier' },
 };
 
-/** Bitbucket, Cloud and Data Center: https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks. */
 const bitbucket: SchemeDescription = {
   ...BODY,
   name: 'bitbucket',
@@ -88,7 +87,6 @@ const terraformCloud: SchemeDescription = {
   },
 };
 
-/** Vercel, webhooks and log drains: https://vercel.com/docs/webhooks/webhooks-api. */
 const vercel: SchemeDescription = {
   ...BODY,
   name: 'vercel',
@@ -143,7 +141,6 @@ const launchdarkly: SchemeDescription = {
   id: { json: '$._id' },
 };
 
-/** SonarQube: https://docs.sonarsource.com/sonarqube-server/project-administration/webhooks. */
 const sonarqube: SchemeDescription = {
   ...BODY,
   name: 'sonarqube',
@@ -182,7 +179,6 @@ const statsig: SchemeDescription = {
   timestamp: { from: { header: 'X-Statsig-Request-Timestamp' }, unit: 'ms' },
 };
 
-/** Cursor, cloud agents: https://cursor.com/docs/cloud-agent/api/webhooks. */
 const cursor: SchemeDescription = {
   ...BODY,
   name: 'cursor',
@@ -195,7 +191,6 @@ const cursor: SchemeDescription = {
   id: { header: 'X-Webhook-ID' },
 };
 
-/** Snyk: https://docs.snyk.io/snyk-api/using-specific-snyk-apis/webhooks-apis/validating-payloads. */
 const snyk: SchemeDescription = {
   ...BODY,
   name: 'snyk',
@@ -208,7 +203,6 @@ const snyk: SchemeDescription = {
   id: { header: 'X-Snyk-Transport-ID' },
 };
 
-/** Expo, EAS: https://docs.expo.dev/eas/webhooks. */
 const expo: SchemeDescription = {
   ...BODY,
   name: 'expo',
@@ -220,7 +214,6 @@ const expo: SchemeDescription = {
   signature: { header: 'expo-signature', encoding: 'hex', forms: [{ prefix: 'sha1=', algorithm: 'hmac-sha1' }] },
 };
 
-/** MongoDB Atlas, alerts: https://www.mongodb.com/docs/atlas/tutorial/third-party-service-integrations. */
 const mongodbAtlas: SchemeDescription = {
   ...BODY,
   name: 'mongodb-atlas',
@@ -232,7 +225,6 @@ const mongodbAtlas: SchemeDescription = {
   signature: { header: 'X-MMS-Signature', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha1' }] },
 };
 
-/** Dub: https://dub.co/docs/webhooks/verify-webhook-requests. */
 const dub: SchemeDescription = {
   ...BODY,
   name: 'dub',
@@ -246,7 +238,7 @@ const dub: SchemeDescription = {
   secret: { encoding: 'utf8', usualStart: 'whsec_' },
 };
 
-/** Scrapfly: https://scrapfly.io/docs/scrape-api/webhook. The product that the delivery is of is in a header that is not signed. */
+/** The product that the delivery is of is in a header that is not signed. */
 const scrapfly: SchemeDescription = {
   ...BODY,
   name: 'scrapfly',

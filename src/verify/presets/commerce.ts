@@ -4,7 +4,7 @@ import { JSON_ONLY } from './defaults.ts';
 import { BODY, base64In, hexIn } from './shapes.ts';
 import { polar } from './standard-webhooks.ts';
 
-/** BigCommerce: https://docs.bigcommerce.com/docs/integrations/webhooks. As Standard Webhooks, with the client secret's text as the key. */
+/** As Standard Webhooks, with the client secret's text as the key. */
 const bigcommerce: SchemeDescription = {
   ...polar,
   name: 'bigcommerce',
@@ -16,7 +16,7 @@ const bigcommerce: SchemeDescription = {
   secret: { encoding: 'utf8' },
 };
 
-/** Maxio Advanced Billing, formerly Chargify: https://docs.maxio.com/hc/en-us/articles/24266143173901-Webhooks-Overview. It sends forms. */
+/** Bodies are forms. */
 const chargify: SchemeDescription = {
   ...BODY,
   name: 'chargify',
@@ -30,7 +30,7 @@ const chargify: SchemeDescription = {
   contentTypes: ['application/x-www-form-urlencoded'],
 };
 
-/** Commerce Layer: https://docs.commercelayer.io/core/callbacks-security. The body does not name the event. */
+/** The body does not name the event. */
 const commerceLayer: SchemeDescription = {
   ...BODY,
   name: 'commerce-layer',
@@ -44,7 +44,6 @@ const commerceLayer: SchemeDescription = {
   contentTypes: [...JSON_ONLY, 'application/vnd.api+json'],
 };
 
-/** EasyPost: https://docs.easypost.com/guides/webhooks-guide. */
 const easypost: SchemeDescription = {
   ...BODY,
   name: 'easypost',
@@ -58,7 +57,7 @@ const easypost: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** FastSpring: https://developer.fastspring.com/reference/message-security. A delivery may contain several events. */
+/** A delivery may contain several events. */
 const fastspring: SchemeDescription = {
   ...BODY,
   name: 'fastspring',
@@ -71,7 +70,6 @@ const fastspring: SchemeDescription = {
   id: { json: '$.events[*].id' },
 };
 
-/** Lemon Squeezy: https://docs.lemonsqueezy.com/help/webhooks/signing-requests. */
 const lemonSqueezy: SchemeDescription = {
   ...BODY,
   name: 'lemon-squeezy',
@@ -83,7 +81,7 @@ const lemonSqueezy: SchemeDescription = {
   signature: hexIn('X-Signature'),
 };
 
-/** QuickBooks Online: https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks. Only events in the CloudEvents format have IDs. */
+/** Only events in the CloudEvents format have IDs. */
 const quickbooks: SchemeDescription = {
   ...BODY,
   name: 'quickbooks',
@@ -97,7 +95,6 @@ const quickbooks: SchemeDescription = {
   contentTypes: [...JSON_ONLY, 'application/cloudevents-batch+json'],
 };
 
-/** Squarespace: https://developers.squarespace.com/webhooks/verifying-notifications. */
 const squarespace: SchemeDescription = {
   ...BODY,
   name: 'squarespace',
@@ -111,7 +108,7 @@ const squarespace: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Xero: https://developer.xero.com/documentation/guides/webhooks/overview. A delivery contains several events without IDs. */
+/** A delivery contains several events without IDs. */
 const xero: SchemeDescription = {
   ...BODY,
   name: 'xero',

@@ -3,7 +3,6 @@ import type { SchemeDescription } from '../schemes/description.ts';
 import { ANY_METHOD, JSON_XML_OR_FORM, minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, VERSION_TIME_AND_BODY } from './shapes.ts';
 
-/** Customer.io, reporting webhooks: https://docs.customer.io/integrations/data-out/connections/webhooks. */
 const customerIo: SchemeDescription = {
   ...VERSION_TIME_AND_BODY,
   name: 'customer-io',
@@ -20,7 +19,6 @@ const customerIo: SchemeDescription = {
 const HMAC_SHA1 = [{ prefix: '', algorithm: 'hmac-sha1' }] as const;
 const FRONT_HEADER = 'X-Front-Signature';
 
-/** Front, webhooks of applications: https://dev.frontapp.com/docs/application-webhooks. */
 const front: SchemeDescription = {
   ...BODY,
   name: 'front',
@@ -38,7 +36,6 @@ const front: SchemeDescription = {
   tolerance: minutes(15, 5),
 };
 
-/** Front, webhooks of rules: https://dev.frontapp.com/docs/rule-webhooks. */
 const frontRules: SchemeDescription = {
   ...BODY,
   name: 'front-rules',
@@ -52,8 +49,8 @@ const frontRules: SchemeDescription = {
 };
 
 /**
- * Intercom: https://developers.intercom.com/docs/webhooks/setting-up-webhooks. The body counts the attempts, so only its ID stays the same.
- * It verifies the URL with HEAD, as Trello does, and with a signed ping, which is an event like others.
+ * The body counts the attempts, so only its ID stays the same. It verifies the URL with HEAD, as Trello does, and with a signed ping, which is an
+ * event like others.
  */
 const intercom: SchemeDescription = {
   ...BODY,
@@ -68,10 +65,7 @@ const intercom: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/**
- * Klaviyo, system webhooks: https://developers.klaviyo.com/en/docs/working_with_system_webhooks. The time is signed after the body, and
- * always has 29 characters. Webhooks of flows are not signed.
- */
+/** The time is signed after the body, and always has 29 characters. Webhooks of flows are not signed. */
 const klaviyo: SchemeDescription = {
   ...BODY,
   name: 'klaviyo',
@@ -87,10 +81,7 @@ const klaviyo: SchemeDescription = {
   tolerance: minutes(25 * 60, 5),
 };
 
-/**
- * Mailchimp Transactional, formerly Mandrill: https://mailchimp.com/developer/transactional/guides/track-respond-activity-webhooks. As
- * Twilio: nothing separates the URL from the parameters, so the route needs an exact path.
- */
+/** As Twilio: nothing separates the URL from the parameters, so the route needs an exact path. */
 const mandrill: SchemeDescription = {
   ...BODY,
   name: 'mandrill',
@@ -107,8 +98,8 @@ const mandrill: SchemeDescription = {
 };
 
 /**
- * Zendesk: https://developer.zendesk.com/documentation/webhooks/verifying. The timestamp is RFC 3339, which marks its own end. Bodies of
- * triggers and automations are what their authors wrote, so only the header's ID is always there.
+ * The timestamp is RFC 3339, which marks its own end. Bodies of triggers and automations are what their authors wrote, so only the header's ID is
+ * always there.
  */
 const zendesk: SchemeDescription = {
   ...BODY,

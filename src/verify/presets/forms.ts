@@ -6,10 +6,7 @@ import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY } from './shapes.ts';
 /** The time is an entry of the signature header, as Stripe writes it. */
 const AS_STRIPE = { ...TIME_AND_BODY, timestamp: { from: { entry: 't=' }, unit: 's' } } as const;
 
-/**
- * Cal.com: https://cal.com/docs/developing/guides/automation/webhooks. Without a secret, its header contains no signature. A custom
- * payload that is not JSON is sent as a form.
- */
+/** Without a secret, its header contains no signature. A custom payload that is not JSON is sent as a form. */
 const calCom: SchemeDescription = {
   ...BODY,
   name: 'cal-com',
@@ -34,7 +31,6 @@ const calendly: SchemeDescription = {
   signature: hexListIn('Calendly-Webhook-Signature', 'v1='),
 };
 
-/** Onfido: https://documentation.onfido.com/api/latest#verifying-webhook-signatures. */
 const onfido: SchemeDescription = {
   ...BODY,
   name: 'onfido',
@@ -49,8 +45,8 @@ const onfido: SchemeDescription = {
 };
 
 /**
- * Persona: https://docs.withpersona.com/webhooks-best-practices. It documents no tolerance, and not that retries get a new timestamp. While
- * a secret is rotated, the header contains two lists with a space between them, of which only the last signature counts here.
+ * The sender documents no tolerance, and not that retries get a new timestamp. While a secret is rotated, the header contains two lists with a space
+ * between them, of which only the last signature counts here.
  */
 const persona: SchemeDescription = {
   ...AS_STRIPE,
@@ -66,10 +62,7 @@ const persona: SchemeDescription = {
   tolerance: minutes(25 * 60, 5),
 };
 
-/**
- * TikTok for Developers: https://developers.tiktok.com/doc/webhooks-verification. Retries follow for 72 hours, and it is not documented
- * that they get a new timestamp. TikTok Shop signs in another way.
- */
+/** Retries follow for 72 hours, and it is not documented that they get a new timestamp. TikTok Shop signs in another way. */
 const tiktok: SchemeDescription = {
   ...AS_STRIPE,
   name: 'tiktok',
@@ -82,7 +75,6 @@ const tiktok: SchemeDescription = {
   tolerance: minutes(71 * 60, 5),
 };
 
-/** Typeform: https://www.typeform.com/developers/webhooks/secure-your-webhooks. */
 const typeform: SchemeDescription = {
   ...BODY,
   name: 'typeform',

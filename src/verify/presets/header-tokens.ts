@@ -2,7 +2,6 @@
 import type { SchemeDescription } from '../schemes/description.ts';
 import { TOKEN, tokenIn } from './shapes.ts';
 
-/** Telegram bots: https://core.telegram.org/bots/api#setwebhook. */
 const telegram: SchemeDescription = {
   ...TOKEN,
   name: 'telegram',
@@ -15,7 +14,6 @@ const telegram: SchemeDescription = {
   id: { json: '$.update_id' },
 };
 
-/** Okta event hooks: https://developer.okta.com/docs/concepts/event-hooks. */
 const okta: SchemeDescription = {
   ...TOKEN,
   name: 'okta',
@@ -29,7 +27,7 @@ const okta: SchemeDescription = {
   id: { json: '$.eventId' },
 };
 
-/** Auth0, custom log streams: https://auth0.com/docs/customize/log-streams/custom-log-streams. A delivery has several log events. */
+/** A delivery has several log events. */
 const auth0: SchemeDescription = {
   ...TOKEN,
   name: 'auth0',
@@ -54,7 +52,7 @@ const huggingFace: SchemeDescription = {
   signature: tokenIn('X-Webhook-Secret'),
 };
 
-/** Vapi: https://docs.vapi.ai/server-url/server-authentication. Most of its requests wait for the response of the app. */
+/** Most of its requests wait for the response of the app. */
 const vapi: SchemeDescription = {
   ...TOKEN,
   name: 'vapi',
@@ -66,7 +64,6 @@ const vapi: SchemeDescription = {
   signature: tokenIn('X-Vapi-Secret'),
 };
 
-/** Cloudflare notifications: https://developers.cloudflare.com/notifications/get-started/configure-webhooks. */
 const cloudflareNotifications: SchemeDescription = {
   ...TOKEN,
   name: 'cloudflare-notifications',
@@ -78,7 +75,6 @@ const cloudflareNotifications: SchemeDescription = {
   signature: tokenIn('cf-webhook-auth'),
 };
 
-/** RingCentral: https://developers.ringcentral.com/guide/notifications/webhooks/receiving. */
 const ringcentral: SchemeDescription = {
   ...TOKEN,
   name: 'ringcentral',

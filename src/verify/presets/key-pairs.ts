@@ -29,7 +29,7 @@ export const discord: SchemeDescription = {
 
 /**
  * Twilio SendGrid, Event Webhook: https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features.
- * It documents no tolerance, retries for a day, and does not document that retries get a new timestamp.
+ * The sender documents no tolerance, retries for a day, and does not document that retries get a new timestamp.
  */
 export const sendgrid: SchemeDescription = {
   ...COMMON,

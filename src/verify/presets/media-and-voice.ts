@@ -3,7 +3,6 @@ import type { SchemeDescription } from '../schemes/description.ts';
 import { minutes } from './defaults.ts';
 import { BODY, hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
-/** Mux: https://www.mux.com/docs/core/verify-webhook-signatures. */
 const mux: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'mux',
@@ -30,7 +29,6 @@ const cloudflareStream: SchemeDescription = {
   timestamp: { from: { entry: 'time=' }, unit: 's' },
 };
 
-/** Frame.io: https://next.developer.frame.io/platform/docs/guides/webhooks. */
 const frameio: SchemeDescription = {
   ...VERSION_TIME_AND_BODY,
   name: 'frame-io',
@@ -56,10 +54,7 @@ const bunnyStream: SchemeDescription = {
   repeatsBytes: true,
 };
 
-/**
- * Retell: https://docs.retellai.com/features/secure-webhook. The timestamp follows the body directly, so it must have exactly 13 digits
- * (layout.ts).
- */
+/** The timestamp follows the body directly, so it must have exactly 13 digits (layout.ts). */
 const retell: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'retell',
@@ -74,7 +69,7 @@ const retell: SchemeDescription = {
   timestamp: { from: { entry: 'v=' }, unit: 'ms' },
 };
 
-/** Telnyx: https://developers.telnyx.com/docs/development/api-fundamentals/webhooks. It documents a tolerance of five minutes. */
+/** The sender documents a tolerance of five minutes. */
 const telnyx: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'telnyx',
@@ -90,7 +85,6 @@ const telnyx: SchemeDescription = {
   publicKey: { encoding: 'base64', format: 'raw' },
 };
 
-/** Fireflies, webhooks v2: https://docs.fireflies.ai/graphql-api/webhooks-v2. */
 const fireflies: SchemeDescription = {
   ...BODY,
   name: 'fireflies',
@@ -116,7 +110,6 @@ const pusher: SchemeDescription = {
   tolerance: minutes(15, 5),
 };
 
-/** Enode: https://developers.enode.com/docs/webhooks. */
 const enode: SchemeDescription = {
   ...BODY,
   name: 'enode',
@@ -143,7 +136,6 @@ const alchemy: SchemeDescription = {
   secret: { encoding: 'utf8', usualStart: 'whsec_' },
 };
 
-/** Smartcar: https://smartcar.com/docs/integrations/webhooks/payload-verification. */
 const smartcar: SchemeDescription = {
   ...BODY,
   name: 'smartcar',

@@ -3,10 +3,7 @@ import type { SchemeDescription } from '../schemes/description.ts';
 import { minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY, TOKEN, tokenIn } from './shapes.ts';
 
-/**
- * Airwallex: https://www.airwallex.com/docs/developer-tools/webhooks/listen-for-webhook-events. Retries follow for three days, and it is
- * not documented that they get a new timestamp.
- */
+/** Retries follow for three days, and it is not documented that they get a new timestamp. */
 const airwallex: SchemeDescription = {
   ...BODY,
   name: 'airwallex',
@@ -23,7 +20,7 @@ const airwallex: SchemeDescription = {
   tolerance: minutes(71 * 60, 5),
 };
 
-/** Cashfree Payments: https://www.cashfree.com/docs/api-reference/payments/latest/webhooks/overview. It documents no tolerance. */
+/** The sender documents no tolerance. */
 const cashfree: SchemeDescription = {
   ...BODY,
   name: 'cashfree',
@@ -38,7 +35,6 @@ const cashfree: SchemeDescription = {
   tolerance: minutes(120, 5),
 };
 
-/** Checkout.com: https://www.checkout.com/docs/developer-resources/event-notifications/receive-webhooks. */
 const checkoutCom: SchemeDescription = {
   ...BODY,
   name: 'checkout-com',
@@ -51,7 +47,7 @@ const checkoutCom: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Coinbase Commerce: https://docs.cloud.coinbase.com/commerce/docs/webhooks-security. Each attempt has its number in the body. */
+/** Each attempt has its number in the body. */
 const coinbaseCommerce: SchemeDescription = {
   ...BODY,
   name: 'coinbase-commerce',
@@ -64,7 +60,6 @@ const coinbaseCommerce: SchemeDescription = {
   id: { json: '$.event.id' },
 };
 
-/** Dwolla: https://developers.dwolla.com/docs/balance/webhooks. */
 const dwolla: SchemeDescription = {
   ...BODY,
   name: 'dwolla',
@@ -77,7 +72,6 @@ const dwolla: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Flutterwave v4: https://developer.flutterwave.com/docs/webhooks. */
 const flutterwave: SchemeDescription = {
   ...BODY,
   name: 'flutterwave',
@@ -89,7 +83,7 @@ const flutterwave: SchemeDescription = {
   signature: base64In('Flutterwave-Signature'),
 };
 
-/** Flutterwave v3: https://developer.flutterwave.com/v3.0/docs/webhooks. The header contains the secret hash itself. */
+/** The header contains the secret hash itself. */
 const flutterwaveV3: SchemeDescription = {
   ...TOKEN,
   name: 'flutterwave-v3',
@@ -101,7 +95,7 @@ const flutterwaveV3: SchemeDescription = {
   signature: tokenIn('Verif-Hash'),
 };
 
-/** GoCardless: https://developer.gocardless.com/api-reference/#webhooks-overview. A delivery has up to 250 events. */
+/** A delivery has up to 250 events. */
 const gocardless: SchemeDescription = {
   ...BODY,
   name: 'gocardless',
@@ -114,7 +108,7 @@ const gocardless: SchemeDescription = {
   id: { json: '$.events[*].id' },
 };
 
-/** Mollie, next-gen webhooks: https://docs.mollie.com/reference/webhooks-best-practices. Classic webhooks are not signed. */
+/** Classic webhooks are not signed. */
 const mollie: SchemeDescription = {
   ...BODY,
   name: 'mollie',
@@ -127,7 +121,6 @@ const mollie: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Paystack: https://paystack.com/docs/payments/webhooks. */
 const paystack: SchemeDescription = {
   ...BODY,
   name: 'paystack',
@@ -142,7 +135,6 @@ const paystack: SchemeDescription = {
   repeatsBytes: true,
 };
 
-/** Razorpay: https://razorpay.com/docs/webhooks/validate-test. */
 const razorpay: SchemeDescription = {
   ...BODY,
   name: 'razorpay',
@@ -156,8 +148,8 @@ const razorpay: SchemeDescription = {
 };
 
 /**
- * Recurly, JSON webhooks: https://docs.recurly.com/recurly-subscriptions/docs/signature-verification. For a day after a rotation both keys
- * sign. Its own libraries accept a timestamp for five minutes, although retries follow for three days. Its events have no ID.
+ * For a day after a rotation both keys sign. Its own libraries accept a timestamp for five minutes, although retries follow for three days. Its
+ * events have no ID.
  */
 const recurly: SchemeDescription = {
   ...TIME_AND_BODY,
@@ -171,7 +163,6 @@ const recurly: SchemeDescription = {
   timestamp: { from: { entry: '', first: true }, unit: 'ms' },
 };
 
-/** Revolut: https://developer.revolut.com/docs/guides/merchant/monitor-and-observe/webhooks/verify-the-payload-signature. */
 const revolut: SchemeDescription = {
   ...BODY,
   name: 'revolut',

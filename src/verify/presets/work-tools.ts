@@ -3,7 +3,6 @@ import type { SchemeDescription } from '../schemes/description.ts';
 import { ANY_METHOD, JSON_XML_OR_FORM, minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY } from './shapes.ts';
 
-/** Notion: https://developers.notion.com/reference/webhooks. */
 const notion: SchemeDescription = {
   ...BODY,
   name: 'notion',
@@ -66,8 +65,8 @@ const airtable: SchemeDescription = {
 };
 
 /**
- * ClickUp: https://developer.clickup.com/docs/webhooksignature. Several events can share an item of the history, so it is not an ID. Events of
- * spaces, folders and goals have only their names and IDs: two changes of one space are the same bytes.
+ * Several events can share an item of the history, so it is not an ID. Events of spaces, folders and goals have only their names and IDs: two
+ * changes of one space are the same bytes.
  */
 const clickup: SchemeDescription = {
   ...BODY,
@@ -81,7 +80,6 @@ const clickup: SchemeDescription = {
   repeatsBytes: true,
 };
 
-/** Todoist: https://developer.todoist.com/api/v1/#tag/Webhooks. */
 const todoist: SchemeDescription = {
   ...BODY,
   name: 'todoist',
@@ -94,7 +92,7 @@ const todoist: SchemeDescription = {
   id: { header: 'X-Todoist-Delivery-ID' },
 };
 
-/** Segment: https://www.twilio.com/docs/segment/connections/destinations/catalog/actions-webhook. In batches only the first event is signed. */
+/** In batches only the first event is signed. */
 const segment: SchemeDescription = {
   ...BODY,
   name: 'segment',
@@ -122,7 +120,6 @@ const nylas: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Courier: https://www.courier.com/docs/platform/workspaces/outbound-webhooks. */
 const courier: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'courier',
@@ -135,7 +132,6 @@ const courier: SchemeDescription = {
   timestamp: { from: { entry: 't=' }, unit: 'ms' },
 };
 
-/** Knock: https://docs.knock.app/developer-tools/outbound-webhooks/overview. */
 const knock: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'knock',
@@ -149,7 +145,6 @@ const knock: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Ashby: https://developers.ashbyhq.com/docs/authenticating-webhooks. */
 const ashby: SchemeDescription = {
   ...BODY,
   name: 'ashby',
@@ -188,7 +183,6 @@ const modernTreasury: SchemeDescription = {
   signature: hexIn('X-Signature'),
 };
 
-/** Tally: https://tally.so/help/webhooks. */
 const tally: SchemeDescription = {
   ...BODY,
   name: 'tally',
@@ -201,7 +195,6 @@ const tally: SchemeDescription = {
   id: { json: '$.eventId' },
 };
 
-/** Hookdeck: https://hookdeck.com/docs/authentication#hookdeck-webhook-signature-verification. */
 const hookdeck: SchemeDescription = {
   ...BODY,
   name: 'hookdeck',
@@ -218,7 +211,6 @@ const hookdeck: SchemeDescription = {
   methods: ANY_METHOD,
 };
 
-/** Akeneo, Events API: https://api.akeneo.com/events-documentation/security.html. */
 const akeneo: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'akeneo',
@@ -232,7 +224,6 @@ const akeneo: SchemeDescription = {
   id: { json: '$.events[*].event_id' },
 };
 
-/** Clio Manage: https://docs.developers.clio.com/api-reference/#tag/Webhooks. */
 const clio: SchemeDescription = {
   ...BODY,
   name: 'clio',
@@ -260,10 +251,7 @@ const pylon: SchemeDescription = {
   tolerance: minutes(32 * 60, 5),
 };
 
-/**
- * LinkedIn: https://learn.microsoft.com/linkedin/shared/api-guide/webhook-validation. Anyone can get the HMAC of a challenge code, which
- * never starts like the signed string (verify/handshakes/challenge-mac.ts).
- */
+/** Anyone can get the HMAC of a challenge code, which never starts like the signed string (verify/handshakes/challenge-mac.ts). */
 const linkedin: SchemeDescription = {
   ...BODY,
   name: 'linkedin',
