@@ -147,8 +147,8 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
       const settings = { Connection: 'Upgrade, HTTP2-Settings', 'HTTP2-Settings': 'AAMAAABkAAQAAP__' };
       expect((await ask('/healthz', { ...settings, Upgrade: protocol })).status).toBe(403);
       expect(app.received).toHaveLength(0);
-      await ask('/healthz', { Connection: 'Upgrade', Upgrade: protocol });
-      expect(app.received.filter(({ headers }) => headers.upgrade !== undefined)).toEqual([]);
+      expect((await ask('/healthz', { Connection: 'Upgrade', Upgrade: protocol })).status).toBe(403);
+      expect(app.received).toHaveLength(0);
     },
   );
 

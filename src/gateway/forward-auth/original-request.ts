@@ -66,7 +66,7 @@ const SCHEME: RequestPart<OriginalRequest['scheme']> = {
 const URL_FIELD = 'x-original-url';
 /** The proxy sets it on the way to the app, but not always in the auth request; other spellings of it stay. */
 const REPLACED_FIELD = 'sidegate-user';
-/** Every upgrade to HTTP/2 has it. nginx relays upgrades and does not pass Upgrade on to the auth request. */
+/** Upgrades to HTTP/2 should have it. Some proxies relay upgrades, and pass Upgrade on to no auth request. */
 const UPGRADE_SETTINGS = 'http2-settings';
 const READ_FIELDS = new Set([URL_FIELD, ...[METHOD, URI, HOST, SCHEME].flatMap(({ fields }) => fields)]);
 
