@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Vitest's default is one worker on two cores, which leaves them half idle: tests mostly wait. */
 const WORKERS = Math.max(2, availableParallelism() - 1);
@@ -36,6 +37,9 @@ const CLUSTER = {
   fileParallelism: false,
 };
 
+/** A machine can disturb a real node and floods: a test that fails runs once more, and is reported as flaky if it passes then. */
+const AGAIN = { retry: 1 };
+
 /** The suites, by name: `npx vitest run --project NAME FILE`. */
 const SUITES = {
   test: {
@@ -57,9 +61,9 @@ const SUITES = {
   },
   cluster: { ...CLUSTER, include: ['test/cluster/**/*.test.ts'], exclude: ['test/cluster/node/**', 'test/cluster/floods/**'] },
   // They share the real node, and mostly wait for it, so they run beside the others.
-  'cluster-node': { ...CLUSTER, include: ['test/cluster/node/**/*.test.ts'] },
+  'cluster-node': { ...CLUSTER, ...AGAIN, include: ['test/cluster/node/**/*.test.ts'] },
   // Floods of pods on the real node take all of the CPUs, so nothing else runs meanwhile.
-  'cluster-floods': { ...CLUSTER, include: ['test/cluster/floods/**/*.test.ts'] },
+  'cluster-floods': { ...CLUSTER, ...AGAIN, include: ['test/cluster/floods/**/*.test.ts'] },
   browser: {
     include: ['test/browser/**/*.test.ts'],
     globalSetup: ['test/support/console-page.ts'],
@@ -69,6 +73,7 @@ const SUITES = {
   },
   oracles: { include: ['test/oracles/**/*.test.ts'], globalSetup: [BUNDLE], testTimeout: MINUTE, hookTimeout: MINUTE },
   memory: {
+    ...AGAIN,
     include: ['test/memory/**/*.test.ts'],
     globalSetup: [BUNDLE],
     testTimeout: 3 * MINUTE,
@@ -101,8 +106,19 @@ const SUITES = {
   },
 };
 
+/** Files that take a minute or more and look small. Vitest begins with the largest ones, so these would end long after all others. */
+const LONG = /\/(?:contract\/delivery-queue(?:-postgres)?|e2e\/provider-isolation)\.test\.ts$/;
+
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    return sorted.toSorted((a, b) => Number(LONG.test(b.moduleId)) - Number(LONG.test(a.moduleId)));
+  }
+}
+
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongFirst },
     projects: Object.entries(SUITES).map(([name, suite]) => ({
       test: { name, expect: { poll: { timeout: 10 * SECOND } }, ...suite },
     })),

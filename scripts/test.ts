@@ -48,6 +48,7 @@ async function runProject(project: string, isFirst: boolean): Promise<boolean> {
     ...(project === 'oracles' ? ['--silent=passed-only'] : []),
     '--reporter=default',
     '--reporter=json',
+    '--reporter=./test/support/flaky-reporter.ts',
     `--outputFile.json=${toReportFile(project)}`,
     // Files named on the command line may all belong to another project.
     ...(reports.length > 1 ? ['--passWithNoTests'] : []),

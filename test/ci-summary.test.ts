@@ -37,6 +37,11 @@ test('names each failed test with the start of its message, without the frames o
   expect(lines.at(-1)).toBe('3 passed, 1 failed, 1 skipped');
 });
 
+test('names the tests that passed in their second run', () => {
+  const { status, lines } = summarize([PASSED], { flaky: '== flaky: test/memory/a.test.ts > holds\n' });
+  expect([status, lines]).toEqual([0, ['== flaky: test/memory/a.test.ts > holds', '3 passed, 0 failed, 1 skipped']]);
+});
+
 test('names a test file that could not be loaded', () => {
   const failure = { name: resolve(ROOT, 'test/x.test.ts'), status: 'failed', message: 'SyntaxError: x', assertionResults: [] };
   const { lines } = summarize([{ ...PASSED, success: false, testResults: [failure] }]);
@@ -69,7 +74,7 @@ test('the steps of .ci/run that npm does not start have the Node of the project,
 
 function summarize(
   reports: readonly object[],
-  { failedSteps = 0, missing = [] }: { failedSteps?: number; missing?: readonly string[] } = {},
+  { failedSteps = 0, missing = [], flaky }: { failedSteps?: number; missing?: readonly string[]; flaky?: string } = {},
 ): { status: number | null; lines: string[] } {
   const folder = makeFolder();
   const files = reports.map((report, i) => {
@@ -77,6 +82,7 @@ function summarize(
     writeFileSync(file, JSON.stringify(report));
     return file;
   });
+  if (flaky !== undefined) writeFileSync(join(folder, 'flaky.txt'), flaky);
   const all = [...files, ...missing.map((name) => join(folder, name))];
   const { status, stdout } = spawnSync(process.execPath, ['scripts/ci-summary.ts', `${failedSteps}`, ...all], {
     cwd: ROOT,
