@@ -59,12 +59,6 @@ interface RouteUse {
 }
 
 /** The memory budget for bodies. */
-/** When bodies are evicted, and how old they must be. */
-interface EvictedAt {
-  readonly now: Milliseconds;
-  readonly minAge: Milliseconds;
-}
-
 export class BodyBudget {
   readonly #limits: BudgetLimits;
   #held = 0;
@@ -87,7 +81,7 @@ export class BodyBudget {
   take(body: BudgetedBody, bytes: number): boolean {
     const more = bytes - body.held;
     if (more <= 0) return true;
-    if (this.#held + more > this.#limits.maxBufferedBytes || this.isOverShare(body, bytes)) return false;
+    if (this.#missingOfAll(body, bytes) > 0 || this.isOverShare(body, bytes)) return false;
     this.#add(body, more);
     return true;
   }
@@ -98,11 +92,10 @@ export class BodyBudget {
     if (use === undefined || use.held === body.held) return false;
     const { maxBufferedBytes, maxLargeBodies } = this.#limits;
     const { held, state } = body;
-    const more = bytes - held;
-    if (use.held + more > ROUTE_TO_FREE * (maxBufferedBytes - this.#held - more)) return true;
+    if (this.#missingOfRoute(body, bytes) > 0) return true;
     if (bytes <= SMALL_BODY) return false;
     if (state === 'small' && use.largeCount >= ROUTE_TO_FREE * (maxLargeBodies - this.#largeCount)) return true;
-    const added = state === 'small' ? bytes : more;
+    const added = state === 'small' ? bytes : bytes - held;
     const free = maxBufferedBytes * (1 - SMALL_SHARE) - this.#largeHeld - added;
     return use.largeHeld > 0 && use.largeHeld + added > ROUTE_TO_FREE * free;
   }
@@ -112,14 +105,11 @@ export class BodyBudget {
    * small bodies.
    */
   takeLarge(body: BudgetedBody, bytes: number): boolean {
-    const { maxBufferedBytes, maxLargeBodies } = this.#limits;
     const isNew = body.state === 'small';
     if (!isNew && bytes <= body.held) return true;
-    if (isNew && this.#largeCount >= maxLargeBodies) return false;
-    const others = isNew ? this.#largeHeld : this.#largeHeld - body.held;
-    // A single large body may use all of it.
-    if (others > 0 && others + bytes > maxBufferedBytes * (1 - SMALL_SHARE)) return false;
-    if (this.#held - body.held + bytes > maxBufferedBytes || this.isOverShare(body, bytes)) return false;
+    if (isNew && !this.hasFreeSlot) return false;
+    if (this.#missingOfLarge(body, bytes) > 0 || this.#missingOfAll(body, bytes) > 0 || this.isOverShare(body, bytes))
+      return false;
     if (isNew) {
       const use = this.#findUse(body);
       body.state = 'large';
@@ -182,22 +172,32 @@ export class BodyBudget {
 
   /** How many bytes others have to free before the body can have `bytes`, by each limit; 0 or less: none, or only a slot is missing. */
   findMissing(body: BudgetedBody, bytes: number): number {
-    const { maxBufferedBytes } = this.#limits;
-    const more = bytes - body.held;
-    const free = maxBufferedBytes - this.#held - more;
-    const use = body.route === undefined ? undefined : this.#routes.get(body.route);
-    // Bytes that leave the route are free then.
-    const ofRoute =
-      use === undefined || use.held === body.held ? 0 : (use.held + more - ROUTE_TO_FREE * free) / (ROUTE_TO_FREE + 1);
-    const others = body.state === 'small' ? this.#largeHeld : this.#largeHeld - body.held;
     const hasSlot = body.state !== 'small' || this.hasFreeSlot;
-    const ofLarge = bytes > SMALL_BODY && hasSlot && others > 0 ? others + bytes - maxBufferedBytes * (1 - SMALL_SHARE) : 0;
-    return Math.max(-free, ofRoute, ofLarge);
+    const ofLarge = bytes > SMALL_BODY && hasSlot ? this.#missingOfLarge(body, bytes) : 0;
+    return Math.max(this.#missingOfAll(body, bytes), this.#missingOfRoute(body, bytes), ofLarge);
   }
 
-  /** Picks the unfinished bodies to evict to free `bytes`; `missing`: of `findMissing`. Bodies younger than `minAge` are kept. */
-  pickVictims<B extends BudgetedBody>(bodies: readonly B[], bytes: number, at: EvictedAt, missing = 0): B[] {
-    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), at.now - at.minAge, missing);
+  /** Picks the unfinished bodies to evict to free `bytes`; `missing`: of `findMissing`. Those that began after `latest` are kept. */
+  pickVictims<B extends BudgetedBody>(bodies: readonly B[], bytes: number, latest: Milliseconds, missing = 0): B[] {
+    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), latest, missing);
+  }
+
+  #missingOfAll(body: BudgetedBody, bytes: number): number {
+    return this.#held - body.held + bytes - this.#limits.maxBufferedBytes;
+  }
+
+  /** Of the part for large bodies. A single one may use all of it. */
+  #missingOfLarge(body: BudgetedBody, bytes: number): number {
+    const others = body.state === 'small' ? this.#largeHeld : this.#largeHeld - body.held;
+    return others > 0 ? others + bytes - this.#limits.maxBufferedBytes * (1 - SMALL_SHARE) : 0;
+  }
+
+  /** Of the share of the route: bytes that leave it are free then. */
+  #missingOfRoute(body: BudgetedBody, bytes: number): number {
+    const use = body.route === undefined ? undefined : this.#routes.get(body.route);
+    if (use === undefined || use.held === body.held) return 0;
+    const over = use.held - body.held + bytes + ROUTE_TO_FREE * this.#missingOfAll(body, bytes);
+    return over / (ROUTE_TO_FREE + 1);
   }
 
   #add(body: BudgetedBody, bytes: number): void {
@@ -251,7 +251,7 @@ export function findHeaviest(sums: ReadonlyMap<string, number>): string | undefi
 export function pickVictims<H extends Holder>(holders: readonly H[], bytes: number, latest: Milliseconds, needed = 0): H[] {
   const sums = sumHeld(holders);
   const heaviest = findHeaviest(sums);
-  const old = holders.filter(({ held, startedAt }) => held > 0 && startedAt <= latest).sort((a, b) => a.startedAt - b.startedAt);
+  const old = holders.filter(({ held, startedAt }) => held > 0 && startedAt <= latest);
   const victims: H[] = [];
   let freed = 0;
   const pick = (candidates: readonly H[], enough: number): void => {
@@ -261,21 +261,21 @@ export function pickVictims<H extends Holder>(holders: readonly H[], bytes: numb
       freed += holder.held;
     }
   };
-  pick(
-    old.filter(({ network }) => network === heaviest),
-    bytes,
-  );
+  const own = old.filter(({ network }) => network === heaviest);
+  pick(own.sort(byAge), bytes);
   if (freed >= needed) return victims;
-  const [sites, siteOf] = [new Counts(), new Map<string, string>()];
-  for (const [network, held] of sums) {
-    siteOf.set(network, toSite(network));
-    sites.add(toSite(network), held);
-  }
-  const toHeld = ({ network }: H): number => sites.of(siteOf.get(network) ?? network);
+  const sites = new Counts();
+  for (const [network, held] of sums) sites.add(toSite(network), held);
+  const heldAround = new Map([...sums.keys()].map((network) => [network, sites.of(toSite(network))]));
+  const toHeld = ({ network }: H): number => heldAround.get(network) ?? 0;
   const others = old.filter(({ network }) => network !== heaviest);
   pick(
-    others.sort((a, b) => toHeld(b) - toHeld(a)),
+    others.sort((a, b) => toHeld(b) - toHeld(a) || byAge(a, b)),
     needed,
   );
   return victims;
+}
+
+function byAge(a: Holder, b: Holder): number {
+  return a.startedAt - b.startedAt;
 }

@@ -299,7 +299,7 @@ export class BodyWatch {
   #evict(bytes: number, minAge: Milliseconds, isCandidate: (body: BufferedBody) => boolean = () => true, missing = 0): void {
     this.#isEvicting = true;
     const bodies = [...this.#buffered].filter(isCandidate);
-    for (const body of this.#budget.pickVictims(bodies, bytes, { now: this.now(), minAge }, missing)) {
+    for (const body of this.#budget.pickVictims(bodies, bytes, this.now() - minAge, missing)) {
       this.#onLimit('buffer_share');
       body.fail('buffer_full');
     }

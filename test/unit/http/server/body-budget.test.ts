@@ -83,8 +83,8 @@ describe('the evicted body', () => {
     const heavy = [new Body('192.0.2.1', 5), new Body('192.0.2.1', 3), new Body('192.0.2.1', 4)];
     const light = new Body('192.0.2.2', 1);
     for (const body of [...heavy, light]) budget.take(body, 200);
-    expect(budget.pickVictims([...heavy, light], 1, { now: 10, minAge: 0 })).toEqual([heavy[1]]);
-    expect(budget.pickVictims([...heavy, light], 300, { now: 10, minAge: 0 })).toEqual([heavy[1], heavy[2]]);
+    expect(budget.pickVictims([...heavy, light], 1, 10)).toEqual([heavy[1]]);
+    expect(budget.pickVictims([...heavy, light], 300, 10)).toEqual([heavy[1], heavy[2]]);
   });
 
   test('is also that of the next clients if memory is missing: one client can have many networks, which count together', () => {
@@ -94,10 +94,9 @@ describe('the evicted body', () => {
     for (const body of site) budget.take(body, 200);
     budget.take(light, 220);
     const bodies = [light, ...site];
-    expect(budget.pickVictims(bodies, 100, { now: 10, minAge: 0 })).toEqual([light]);
+    expect(budget.pickVictims(bodies, 100, 10)).toEqual([light]);
     // 1,420 of 1,600 are held.
-    const pick = (bytes: number) =>
-      budget.pickVictims(bodies, bytes, { now: 10, minAge: 0 }, budget.findMissing(new Body('192.0.2.9', 9), bytes));
+    const pick = (bytes: number) => budget.pickVictims(bodies, bytes, 10, budget.findMissing(new Body('192.0.2.9', 9), bytes));
     expect([pick(180), pick(400), pick(700)]).toEqual([[light], [light], [light, site[5], site[4]]]);
   });
 
@@ -105,8 +104,8 @@ describe('the evicted body', () => {
     const budget = create(1_600);
     const [idle, young] = [new Body('192.0.2.1', 0), new Body('192.0.2.2', 9)];
     budget.take(young, 300);
-    expect(budget.pickVictims([idle, young], 1, { now: 10, minAge: 2 })).toEqual([]);
-    expect(budget.pickVictims([], 1, { now: 10, minAge: 0 })).toEqual([]);
+    expect(budget.pickVictims([idle, young], 1, 8)).toEqual([]);
+    expect(budget.pickVictims([], 1, 10)).toEqual([]);
   });
 });
 
