@@ -215,7 +215,7 @@ function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): vo
 /** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */
 function addFileNames(folded: string, kept: KeptDistinctions, forms: Set<string>): void {
   const bare = withoutExtension(folded);
-  addJoined(bare, kept, forms);
+  if (bare !== folded) addJoined(bare, kept, forms);
   if (bare.endsWith(INDEX)) {
     const folder = bare.slice(0, -INDEX.length);
     addJoined(folder, kept, forms);

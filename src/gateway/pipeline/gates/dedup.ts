@@ -122,8 +122,6 @@ export function createDedupGate(options: DedupOptions, parts: DedupParts): Claim
 }
 
 class DedupAttempt implements ClaimAttempt {
-  readonly client: string;
-  readonly key: string;
   readonly #steps: Steps;
   readonly #event: VerifiedEvent;
   readonly #head: ParsedHead;
@@ -133,14 +131,20 @@ class DedupAttempt implements ClaimAttempt {
   #attempted: Steps;
 
   constructor(steps: Steps, event: VerifiedEvent, head: ParsedHead, options: DedupOptions, parts: DedupParts) {
-    this.client = head.client.address;
-    this.key = steps[0]?.requests[0]?.key ?? '';
     this.#steps = steps;
     this.#attempted = steps;
     this.#event = event;
     this.#head = head;
     this.#options = options;
     this.#parts = parts;
+  }
+
+  get client(): string {
+    return this.#head.client.address;
+  }
+
+  get key(): string {
+    return this.#steps[0]?.requests[0]?.key ?? '';
   }
 
   ask(tries: number): Promise<ClaimReply> {

@@ -110,20 +110,24 @@ export function createOrderGate(options: OrderOptions, parts: OrderParts): Claim
 }
 
 class OrderAttempt implements ClaimAttempt {
-  readonly client: string;
-  readonly key: string;
   readonly #request: EnterRequest;
   readonly #head: ParsedHead;
   readonly #options: OrderOptions;
   readonly #parts: OrderParts;
 
   constructor(request: EnterRequest, head: ParsedHead, options: OrderOptions, parts: OrderParts) {
-    this.client = head.client.address;
-    this.key = request.key;
     this.#request = request;
     this.#head = head;
     this.#options = options;
     this.#parts = parts;
+  }
+
+  get client(): string {
+    return this.#head.client.address;
+  }
+
+  get key(): string {
+    return this.#request.key;
   }
 
   async ask(): Promise<ClaimReply> {
