@@ -1,5 +1,4 @@
 /** Remembers the last attempt to load the config, for the console. */
-
 import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { formatProblem, type LocatedProblem } from '../core/problem.ts';
 import type { ConfigMetrics } from './config-metrics.ts';

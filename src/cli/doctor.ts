@@ -1,5 +1,4 @@
 /** `sidegate doctor`: reports which workloads of a cluster are protected, and what bypasses their sidecars. */
-
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { formatProblem } from '../core/problem.ts';

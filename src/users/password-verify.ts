@@ -1,6 +1,6 @@
 /**
- * Checks a password against a stored hash. Only the password threads load this module, because it loads the native bcrypt. For sha256-crypt,
- * sha512-crypt and Apache's apr1 there is no well-maintained package.
+ * Checks a password against a stored hash. Only the password threads load this module, because it loads the native bcrypt. No package that is kept up to
+ * date has sha256-crypt, sha512-crypt and Apache's apr1.
  */
 import { argon2Sync, hash } from 'node:crypto';
 import { verifySync as verifyBcrypt } from '@node-rs/bcrypt';

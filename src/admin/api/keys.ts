@@ -157,7 +157,7 @@ function adviseOnOld({ now, since, lastUsed, newerUsed, horizon }: KeyFacts): st
     lastUsed === undefined
       ? [since, `not used in the ${toAge(now - since)} since it was loaded`]
       : [lastUsed, `last used ${toAge(now - lastUsed)} ago`];
-  // Without deliveries there is no evidence that the sender changed its key.
+  // Without deliveries, nothing shows that the sender changed its key.
   if (newerUsed === undefined || newerUsed <= quietSince) return `${said}, but no newer key has been used since: keep it`;
   if (now - quietSince < horizon)
     return `${said}: keep it until it is unused for ${toAge(horizon)}, because senders may retry for that long`;

@@ -1,5 +1,4 @@
 /** The interface through which the first worker uses the others. */
-
 import type { Milliseconds } from '../../core/clock.ts';
 import type { LocatedProblem } from '../../core/problem.ts';
 import type { ListenPhase } from '../../http/server/server.ts';

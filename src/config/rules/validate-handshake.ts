@@ -1,5 +1,4 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
-
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import type { HandshakeName, Piece, SchemeDescription } from '../../verify/schemes/description.ts';

@@ -1,5 +1,4 @@
 /** The rules of `workers`: what several threads can share, and what only one can do. */
-
 import { error, type Problem, warning } from '../../core/problem.ts';
 import type { Config, LimitsConfig } from '../schema/config.ts';
 

@@ -50,7 +50,7 @@ export class MemoryGuard implements MemoryPressure {
 
   constructor(parts: {
     readonly clock: Clock;
-    /** The bytes that the process may use; undefined: there is no known limit, and nothing is rejected. */
+    /** The bytes that the process may use; undefined: the limit is unknown, and nothing is rejected. */
     readonly limit: number | undefined;
     /** The workers of the process. */
     readonly workers: number;

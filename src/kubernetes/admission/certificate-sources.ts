@@ -1,5 +1,4 @@
 /** Sources of the injector's certificate: the Secret that the rotation controller writes, or a directory that other tools maintain. */
-
 import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { readTls } from '../../config/sources/tls-files.ts';

@@ -1,5 +1,4 @@
 /** The headers that an endpoint may have besides those that the sender writes. */
-
 import { toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from '../../core/managed-names.ts';
 import type { Fault } from '../../core/problem.ts';

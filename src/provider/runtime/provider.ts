@@ -1,5 +1,4 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
-
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
 import { type CancelTimer, type Clock, type Milliseconds, within } from '../../core/clock.ts';
