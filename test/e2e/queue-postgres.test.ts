@@ -1,8 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock, within } from '../../src/core/clock.ts';
@@ -12,6 +10,7 @@ import { describeDeliveryQueue } from '../contract/delivery-queue.contract.ts';
 import { describeLanes } from '../contract/delivery-queue-lanes.contract.ts';
 import { describeSettling } from '../contract/delivery-queue-settle.contract.ts';
 import { until } from '../support/gate.ts';
+import { measureHeap } from '../support/heap.ts';
 import { POSTGRES_PASSWORD, type Pooler, type PostgresServer, startPooler, startPostgres } from '../support/postgres.ts';
 import { appendMany, newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
@@ -53,13 +52,6 @@ async function open(schema: string, over: QueueOptions = {}, url = server.url())
 /** Waits until the queue has nothing to send, also while the server is not there. */
 async function untilDelivered(queue: DeliveryQueue): Promise<void> {
   await until(async () => (await queue.stats(now()).catch(() => undefined))?.waiting === 0);
-}
-
-/** The bytes of all objects in use. */
-function measureHeap(): number {
-  setFlagsFromString('--expose-gc');
-  (runInNewContext('gc') as () => void)();
-  return process.memoryUsage().heapUsed;
 }
 
 /** The names of what was received. */

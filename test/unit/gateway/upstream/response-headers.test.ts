@@ -1,5 +1,3 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/response-headers.ts';
 
@@ -76,17 +74,4 @@ test('passes on only trailers that do not change the meaning of the header', () 
     ['X-Sum', '1'],
     ['server-timing', 'a'],
   ]);
-});
-
-test('an app or a destination of the forward proxy cannot fill the memory with the names of its headers', () => {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
-  const read = (): number => {
-    collect();
-    return process.memoryUsage().heapUsed;
-  };
-  const before = read();
-  for (let i = 0; i < 900; i++) policy.toSenderHead(200, [`${i}-${'x'.repeat(16_000)}`.toUpperCase(), '1']);
-  policy.toSenderHead(200, []);
-  expect(read() - before).toBeLessThan(2 * 1_048_576);
 });
