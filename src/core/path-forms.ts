@@ -66,10 +66,19 @@ const CGI = /\/cgi-bin\/[^/]+\//i;
 const SESSION = /\/\((?:[a-z]\([^/()]*\))+\)/gi;
 /** Every form has two more for each script. No request names several. */
 const MAX_SCRIPTS = 2;
-/** Next.js runs a page for the URL of its data; so do SvelteKit, Nuxt and Qwik. The page itself has no `.json`. */
-const PAGE_DATA = /\/_next\/data\/[^/]+\//i;
-const JSON_OF_PAGE = /\.json$/i;
-const DATA_OF_PAGE = /\/(?:__data|_payload|q-data)\.json$/i;
+/** Next.js and Waku run a page for the URL of its data, Jakarta Faces a view behind its own name. Nuxt serves a file for the URL of its resized image. */
+const INNER_PATH = /\/(?:(?:_next\/data|rsc|_ipx)\/[^/]+|faces)\//i;
+const DATA_EXTENSION = /\.(?:json|txt)$/i;
+/** So does Gatsby: `/page-data/admin/page-data.json` is the data of `/admin`. */
+const GATSBY_DATA = ['/page-data/', '/page-data.json'] as const;
+/** Frameworks serve the data of a page as if it were a file below it: `/__data.json` (SvelteKit), `/_payload.json` (Nuxt, with any character for the dot), `/_.data` (React Router). */
+const PART_OF_PAGE = /^(?:_.*(?:\.[a-z0-9]+|js(?:on)?)|q-data\.json)$/i;
+/** The same of a page whose name ends so (SvelteKit). */
+const PART_OF_HTML = /(?<=\.html)__(?:data\.json|route\.js)$/i;
+/** Jakarta Faces runs the same view for them. */
+const FACES = /\.(?:jsf|faces)$/i;
+/** The folders of these names. Another name of a path below one may be anywhere. */
+const NAMING_FOLDER = /\/(?:_next|rsc|_ipx|faces|page-data)(?:\/|$)/i;
 const END_OF_PATH = /[?#]/;
 const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
 /** No text has so many marks in a row (UAX #15, Stream-Safe Text Format). Sorting them takes quadratic time. The last two are letters that become marks. */
@@ -186,14 +195,19 @@ function toNames(path: string): string[] | undefined {
   }
   const cgi = CGI.exec(plain);
   if (cgi !== null) names.push(plain.slice(0, cgi.index + cgi[0].length - 1));
-  if (PAGE_DATA.test(plain)) names.push(plain.replace(PAGE_DATA, '/').replace(JSON_OF_PAGE, ''));
-  if (DATA_OF_PAGE.test(plain)) names.push(plain.replace(DATA_OF_PAGE, ''));
+  if (INNER_PATH.test(plain)) names.push(plain.replace(INNER_PATH, '/').replace(DATA_EXTENSION, ''));
+  if (FACES.test(plain)) names.push(plain.replace(FACES, '.xhtml'));
+  const [folder, file] = GATSBY_DATA;
+  if (plain.endsWith(file)) names.push(plain.slice(0, -file.length).replace(folder, '/'));
+  const slash = plain.lastIndexOf('/');
+  if (PART_OF_PAGE.test(plain.slice(slash + 1))) names.push(plain.slice(0, slash));
+  if (PART_OF_HTML.test(plain)) names.push(plain.replace(PART_OF_HTML, ''));
   return names;
 }
 
 /** Whether another name of a path below this one may be anywhere. */
 export function hasOtherNames(prefix: string): boolean {
-  return `${prefix}/`.search(SCRIPT) !== -1 || /\/_next(?:\/|$)/i.test(prefix);
+  return `${prefix}/`.search(SCRIPT) !== -1 || NAMING_FOLDER.test(prefix);
 }
 
 /** CherryPy runs the handler `admin_panel` for `/admin.panel`, CakePHP `userList` for `/user-list`; WordPress serves `/members` for `/.members-`. */

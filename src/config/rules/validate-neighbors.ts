@@ -31,6 +31,7 @@ export function checkNeighbors(routes: readonly RouteConfig[]): Problem[] {
     ...spaces.flatMap((space) => checkSpace(space, index, forms)),
     ...spaces.flatMap((space) => checkChoice(space, index)),
     ...spaces.flatMap((space) => checkMethodChoice(space, index)),
+    ...spaces.flatMap((space) => checkFunctions(space, index)),
     ...spaces.flatMap((space) => checkBelow(space, index)),
     ...spaces.flatMap((space) => checkHosts(space, index)),
   ];
@@ -80,6 +81,18 @@ function checkChoice(space: MatchSpace, index: PathIndex): Problem[] {
   if (other === undefined) return [];
   const message = `clients choose between this open route and route ${other.route.name} by a header, so the app must not do here what that route protects`;
   return [warning(['routes', space.index, 'match'], message, 'give both routes the same checks, or different paths')];
+}
+
+/** Frameworks run a function of a protected page for a POST to any path (the server actions of Next.js), and most open routes only serve files. */
+function checkFunctions(space: MatchSpace, index: PathIndex): Problem[] {
+  const { route, index: at } = space;
+  if (isGuarded(space) || route.match.methods !== undefined) return [];
+  const isAround = (other: MatchSpace): boolean =>
+    isGuardedApp(other) && !other.isExact && other.host === space.host && mayShareTarget(other.route.upstream, route.upstream);
+  const other = index.findContaining(space.path).find(isAround);
+  if (other === undefined) return [];
+  const message = `anyone can send POST and other methods to this route, and some apps run functions of pages that route ${other.route.name} protects for any path (server actions)`;
+  return [warning(['routes', at, 'match'], message, 'write methods: [GET], or list the methods that it needs')];
 }
 
 /** Without a check, a client may change by one method what it cannot read, or change, by another one. Open reading is usual. */
@@ -179,6 +192,9 @@ function describe(space: MatchSpace, wider: MatchSpace): string {
     ...(host === undefined || wider.host !== undefined
       ? []
       : [`with a Host other than ${host}, route ${name} matches the path: the app must distinguish hosts`]),
+    ...(isGuarded(wider) || !isGuardedApp(space) || !acceptsWrites(wider)
+      ? []
+      : [`functions of its pages that the app runs for any path (server actions) are open to clients of route ${name}`]),
   ];
   return `route ${route.name} is inside route ${name}, whose gates differ: ${parts.join('; ')}`;
 }
@@ -198,6 +214,15 @@ function toMatchSpaces(routes: readonly RouteConfig[]): MatchSpace[] {
 
 function isGuarded({ route }: MatchSpace): boolean {
   return route.allow === undefined;
+}
+
+/** The pages of an app, not a webhook. */
+function isGuardedApp(space: MatchSpace): boolean {
+  return isGuarded(space) && space.route.webhook === undefined;
+}
+
+function acceptsWrites({ route }: MatchSpace): boolean {
+  return methodsOf(route).some((method) => !SAFE_METHODS.has(method));
 }
 
 /** Whether `wider` matches every path of the other route, but less specifically. */

@@ -65,6 +65,17 @@ describe('sidegate check warns', () => {
     ]);
   });
 
+  test('about an open route inside a protected one that accepts all methods, of the same app', () => {
+    const guarded = `match: { pathPrefix: / }, ${GUARDED}`;
+    const toOpen = (match: string, check = ALL): string => `match: { pathPrefix: /_next/static${match} }, ${check}`;
+    expect(toWarnings(guarded, toOpen(''))).toEqual([
+      'routes.1.match: anyone can send POST and other methods to this route, and some apps run functions of pages that route r0 protects for any path (server actions)',
+    ]);
+    expect(toWarnings(guarded, toOpen(', methods: [GET]'))).toEqual([]);
+    expect(toWarnings(guarded, toOpen('', GUARDED))).toEqual([]);
+    expect(toWarnings(`match: { pathPrefix: / }, webhook: { keys: [{ name: a, secret: { file: s } }] }`, toOpen(''))).toEqual([]);
+  });
+
   test('about a protected route that a route with a host precedes', () => {
     const warnings = toWarnings(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /, host: a.example }, ${ALL}`);
     expect(warnings).toEqual([
@@ -86,7 +97,7 @@ describe('sidegate check warns', () => {
 describe('sidegate check notes', () => {
   test('how a protected route inside an open one is separated from it', () => {
     expect(toNotes(`match: { pathPrefix: /admin, methods: [GET] }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)).toEqual([
-      'route r0 is inside route r1, whose gates differ: a path that an app may interpret as /admin is rejected (400 ambiguous_target); methods other than GET, HEAD are rejected (405)',
+      'route r0 is inside route r1, whose gates differ: a path that an app may interpret as /admin is rejected (400 ambiguous_target); methods other than GET, HEAD are rejected (405); functions of its pages that the app runs for any path (server actions) are open to clients of route r1',
     ]);
   });
 
@@ -104,7 +115,7 @@ describe('sidegate check notes', () => {
 
   test('that the app must distinguish hosts if only the Host differs', () => {
     expect(toNotes(`match: { pathPrefix: /, host: a.example }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)[0]).toMatch(
-      /with a Host other than a\.example, route r1 matches the path: the app must distinguish hosts$/,
+      /with a Host other than a\.example, route r1 matches the path: the app must distinguish hosts;/,
     );
   });
 
@@ -235,7 +246,7 @@ test('thousands of routes are compared in a few seconds', () => {
     { length: 7_000 },
     (_, i) => `  - { name: r${i}, match: { ${matches[i % 4]}${i} }, ${checks[Math.floor(i / 4) % 2]} }\n`,
   );
-  const last = '  - { name: open, match: { pathPrefix: /b5/x }, allow: anyone }\n';
+  const last = '  - { name: open, match: { pathPrefix: /b5/x, methods: [GET] }, allow: anyone }\n';
   const text = `upstream: http://127.0.0.1:3000\nlisten: { trustedProxies: [10.0.0.1] }\nroutes:\n${routes.join('')}${last}`;
   const { config, problems } = parseConfig('gate.yaml', text, systemClock);
   expect(problems).toEqual([]);
