@@ -2,11 +2,13 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { ResponseHeaderPolicy } from '../../src/gateway/upstream/response-headers.ts';
+import { EndpointIndex } from '../../src/provider/endpoints/endpoint-index.ts';
 import { ExpiringMap } from '../../src/state/expiring-map.ts';
 import { StoredBodies } from '../../src/telemetry/journal/stored-bodies.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { measureHeap } from '../support/heap.ts';
+import { anEndpoint } from '../support/provider/endpoint.ts';
 
 const MIB = 1_048_576;
 const [HOUR_MS, DAY_MS] = [3_600_000, 86_400_000];
@@ -21,6 +23,7 @@ test('the process needs no more memory than the stored bodies count for', async 
     expect(bodies.bytes).toBeLessThanOrEqual(8 * MIB);
     // V8 frees the memory of buffers a moment after it has collected them.
     await until(() => measureHeap() - before <= bodies.bytes + MIB);
+    bodies.shed();
   }
 });
 
@@ -42,10 +45,23 @@ test.each([
   map.close();
 });
 
+test('the types of events that no endpoint selects take no memory, however many tenants send them', () => {
+  const index = new EndpointIndex();
+  const tenants = Array.from({ length: 2_000 }, (_, n) => `t${n}`);
+  for (const tenant of tenants) index.set(anEndpoint(`of-${tenant}`, { tenant, events: ['invoice.*', 'customer.created'] }));
+  const before = measureHeap();
+  for (let kind = 0; kind < 100; kind++)
+    for (const tenant of tenants) expect(index.route({ type: `a.kind${kind}`, tenant, data: {} })).toEqual([]);
+  expect(measureHeap() - before).toBeLessThan(2 * MIB);
+  // Until here, the index is in use.
+  expect(index.route({ type: 'invoice.paid', tenant: 't0', data: {} })).toHaveLength(1);
+});
+
 test('an app or a destination of the forward proxy cannot fill the memory with the names of its headers', () => {
   const policy = new ResponseHeaderPolicy(new Set());
   const before = measureHeap();
   for (let i = 0; i < 900; i++) policy.toSenderHead(200, [`${i}-${'x'.repeat(16_000)}`.toUpperCase(), '1']);
-  policy.toSenderHead(200, []);
   expect(measureHeap() - before).toBeLessThan(2 * MIB);
+  // Until here, the policy is in use.
+  expect(policy.toSenderHead(200, []).fields).toEqual([]);
 });

@@ -11,11 +11,9 @@ interface Entry {
   readonly target: Target;
 }
 
-/** Types whose endpoints are remembered, for each tenant. */
-const MAX_CACHED_TYPES = 1_000;
-/** Longer lists are not remembered: their fan-out takes longer than finding them. */
-const MAX_CACHED_ENTRIES = 256;
-const NONE: readonly Entry[] = [];
+/** Types and their endpoints that are remembered, for each endpoint with a wildcard: memory is bounded by the number of endpoints. */
+const CACHED_PER_WILDCARD = 2;
+const NONE: ReadonlySet<Entry> = new Set();
 
 export class EndpointIndex {
   readonly #entries = new Map<string, Entry>();
@@ -64,10 +62,12 @@ class TypeIndex {
   readonly #all = new Set<Entry>();
   readonly #byType = new Map<string, Set<Entry>>();
   readonly #wildcards = new Set<Entry>();
-  readonly #cache = new Map<string, readonly Entry[]>();
+  readonly #cache = new Map<string, ReadonlySet<Entry>>();
+  /** Types and endpoints in it. */
+  #cached = 0;
 
   add(entry: Entry): void {
-    this.#cache.clear();
+    this.#forget();
     if (entry.patterns.length === 0) this.#all.add(entry);
     for (const pattern of entry.patterns)
       if (pattern.isWildcard) this.#wildcards.add(entry);
@@ -79,7 +79,7 @@ class TypeIndex {
 
   /** Returns how many remain. */
   remove(entry: Entry): number {
-    this.#cache.clear();
+    this.#forget();
     this.#all.delete(entry);
     this.#wildcards.delete(entry);
     for (const { segments } of entry.patterns) {
@@ -97,20 +97,26 @@ class TypeIndex {
     for (const entry of this.#find(event.type)) targets.push(toTarget(entry, event));
   }
 
-  #find(type: string): readonly Entry[] {
-    if (this.#byType.size === 0 && this.#wildcards.size === 0) return NONE;
+  #find(type: string): ReadonlySet<Entry> {
+    const named = this.#byType.get(type) ?? NONE;
+    if (this.#wildcards.size === 0) return named;
     const known = this.#cache.get(type);
     if (known !== undefined) return known;
-    const found = new Set(this.#byType.get(type));
+    const found = new Set(named);
     const segments = type.split('.');
     for (const entry of this.#wildcards)
       if (entry.patterns.some((pattern) => pattern.isWildcard && matchesPattern(pattern, segments))) found.add(entry);
-    const entries = [...found];
-    if (entries.length <= MAX_CACHED_ENTRIES) {
-      if (this.#cache.size >= MAX_CACHED_TYPES) this.#cache.clear();
-      this.#cache.set(type, entries);
-    }
-    return entries;
+    const most = CACHED_PER_WILDCARD * this.#wildcards.size;
+    if (this.#cached + found.size >= most) this.#forget();
+    if (found.size >= most) return found;
+    this.#cache.set(type, found);
+    this.#cached += 1 + found.size;
+    return found;
+  }
+
+  #forget(): void {
+    this.#cache.clear();
+    this.#cached = 0;
   }
 }
 
