@@ -130,6 +130,8 @@ export class Gate {
     const { store, routes } = this.#ready.loaded.config;
     if (store.redis === undefined && routes.some(remembersIds))
       this.#context.logger.warn('dedup_in_memory', { hint: HINTS.dedupInMemory });
+    if (this.#hasDataPort && !this.#listen.relaysUpgrades)
+      this.#context.logger.warn('upgrades_ignored', { node: process.version, hint: HINTS.upgradesIgnored });
     await this.#configReloads.watch(this.#ready.seen);
     try {
       const addresses = await openPorts({ admin: this.#admin, data: this.#hasDataPort && this.#listen, ...this.#sidePorts });

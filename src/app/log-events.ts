@@ -40,6 +40,7 @@ type RuntimeLogEvent =
   | 'tls_warning'
   | 'tracing_export_failed'
   | 'tracing_export_recovered'
+  | 'upgrades_ignored'
   | 'users_reload_failed'
   | 'users_reloaded'
   | 'watch_failed'
@@ -56,5 +57,6 @@ export const HINTS = {
   dedupInMemory:
     'event IDs are kept in the memory of this process only: with several replicas, or after a restart, a repeated delivery reaches the app again; set store.redis',
   routeObserved: 'this route only reports the requests that it would have rejected; set mode: enforce to reject them',
+  upgradesIgnored: 'this version of Node cannot pass WebSockets on safely; update it to 22.21, 24.9 or later',
   workerLost: 'all workers drain, and the process then exits with code 1, so that Kubernetes restarts the container',
 } as const;

@@ -15,7 +15,7 @@ import type { BodyWatch, OnLimit, WaitingConnection } from './limits.ts';
 import { lingerOnClose } from './linger.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
-import { closeAfterIgnoredUpgrade, stopParsing } from './strict-server.ts';
+import { asksForUpgrades, closeAfterIgnoredUpgrade, stopParsing } from './strict-server.ts';
 import { ReleasedConnection } from './upgrade.ts';
 
 /** A request that may be handled now. */
@@ -92,7 +92,7 @@ export class PortRequests {
     onEvent(server, 'checkContinue', (request, response) => this.receive(request, response, { expectsContinue: true }));
     onEvent(server, 'checkExpectation', (request, response) => this.receive(request, response, { refusal: unexpected }));
     onEvent(server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
-    for (const event of released)
+    for (const event of released.filter((each) => each !== 'upgrade' || asksForUpgrades(server)))
       onEvent(server, event, (request: IncomingMessage, socket: Duplex, early: Buffer) =>
         this.#onReleased(request, socket as Socket, early),
       );

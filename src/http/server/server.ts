@@ -24,7 +24,7 @@ import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
 import { ProxyProtocolPeers } from './proxy-protocol.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
+import { asksForUpgrades, createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade } from './upgrade.ts';
 
@@ -173,6 +173,11 @@ export class ListenServer {
   /** Accepts a simulated connection, as if it came from a port. */
   receive(connection: Duplex): void {
     this.#server.emit('connection', connection);
+  }
+
+  /** Whether WebSockets pass; otherwise their requests are served as usual ones. */
+  get relaysUpgrades(): boolean {
+    return asksForUpgrades(this.#server);
   }
 
   /** Enters the next phase of the shutdown; `refusing` also stops accepting connections. */

@@ -17,6 +17,14 @@ export type StrictLimits = Pick<
   'maxHeaderBytes' | 'maxHeaderFields' | 'headTimeout' | 'bodyTimeout' | 'streamTimeout' | 'keepAliveTimeout'
 >;
 
+/**
+ * Whether Node asks before it releases the connection of a request that offers an upgrade. Before 22.21 and 24.9 it does not, and releases it for
+ * any protocol: the requests of HTTP/2 would then reach the app unchecked. Without a listener, every version serves such a request as a usual one.
+ */
+export function asksForUpgrades(server: Server | TlsServer): boolean {
+  return 'shouldUpgradeCallback' in server;
+}
+
 /** Creates a server that does not listen yet. */
 export function createStrictServer(limits: StrictLimits, tls: TlsPort | undefined, more: ServerOptions): Server | TlsServer {
   const options: ServerOptions = {

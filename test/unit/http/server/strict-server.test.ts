@@ -1,6 +1,8 @@
-import { createServer } from 'node:http';
+import { EventEmitter } from 'node:events';
+import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { expect, test } from 'vitest';
+import { PortRequests } from '../../../../src/http/server/port-requests.ts';
 import { stopParsing } from '../../../../src/http/server/strict-server.ts';
 
 const COUNT = 1_000;
@@ -43,4 +45,13 @@ test('Node keeps nothing of the body that nobody reads', async () => {
 test('without that, it keeps each chunk that it has read', async () => {
   const [request] = await receiveAll(CHUNKS, () => undefined);
   expect(request?.readableLength).toBe(COUNT);
+});
+
+test('a Node that does not ask before it releases a connection for an upgrade gets no listener for upgrades', () => {
+  const listenersOn = (server: Server): number[] => {
+    new PortRequests({} as ConstructorParameters<typeof PortRequests>[0]).bind(server, ['upgrade', 'connect']);
+    return ['upgrade', 'connect'].map((event) => server.listenerCount(event));
+  };
+  expect(listenersOn(createServer())).toEqual([1, 1]);
+  expect(listenersOn(new EventEmitter() as Server)).toEqual([0, 1]);
 });
