@@ -26,6 +26,8 @@ export interface OperationParts {
     /** It may change with a reload. */
     readonly rotationGrace: () => Milliseconds;
   };
+  /** Whether the queue was opened. Before that, no endpoint of the API is known. */
+  readonly isOpen: () => boolean;
   /** Requests under way that keep the store busy. */
   readonly running: { repairs: number; erasures: number };
 }
@@ -46,8 +48,13 @@ export function define<Query = undefined, Body = undefined>({ body, handle, ...o
   return (parts: OperationParts): Operation => {
     const maxBytes = body?.toMaxBytes?.(parts.settings.maxEventSize) ?? MAX_SMALL_BODY;
     const bounded = body && { body: { ...body, maxBytes } };
-    return defineOperation<Query, Body>({ ...operation, ...bounded, handle: (request) => handle(request, parts) });
+    return defineOperation<Query, Body>({ ...operation, ...bounded, handle: (request) => handle(request, toOpen(parts)) });
   };
+}
+
+function toOpen(parts: OperationParts): OperationParts {
+  if (!parts.isOpen()) throw new SidegateError('system', 'queue_unavailable', 'the queue is not open yet');
+  return parts;
 }
 
 export const UNKNOWN_ENDPOINT = toProblem('not_found', 'there is no endpoint with this ID');

@@ -117,6 +117,7 @@ export class StoredRegistry implements EndpointRegistry {
    * key that the config does not have. Those under one of `lostKeys` get a secret of `createKey`, and are disabled.
    */
   async open(lost?: { readonly lostKeys: readonly string[]; readonly createKey: () => SigningKey }): Promise<void> {
+    this.#stopListening();
     this.#stopListening = this.#parts.store.onChange(() => this.#follow(FOLLOW_MS));
     await this.reload();
     const { missing, altered } = this.#findSealed([...this.#stored.keys()]);

@@ -135,6 +135,8 @@ class SqlQueue implements DeliveryQueue {
   }
 
   async open(): Promise<readonly string[]> {
+    // Of an attempt that failed later.
+    await this.#client?.close();
     const { client, warnings } = await this.#openStore({
       ...this.#hooks,
       onFatal: (error) => {

@@ -33,6 +33,7 @@ import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-ru
 import { Outbox } from '../outbox/outbox.ts';
 import { testOutbox } from '../outbox/outbox-session.ts';
 import type { DeliveryQueue, InboxBacklog, Serving } from '../queue/delivery-queue.ts';
+import { isOutage } from '../queue/postgres/postgres-database.ts';
 import { createQueue, testQueue } from '../queue/sql-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import {
@@ -53,6 +54,8 @@ import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telem
 import { Housekeeping } from './housekeeping.ts';
 
 const INBOX_INTERVAL_MS: Milliseconds = 10_000;
+/** Between attempts to open a queue whose database did not respond at the start. */
+const REOPEN_MS: Milliseconds = 2_000;
 /** So long after a reload removed an endpoint, what waits for it is canceled. */
 const REMOVAL_GRACE_MS: Milliseconds = 60_000;
 
@@ -96,6 +99,7 @@ export class Provider {
   readonly #steps: ClockSteps;
   #settings: ProviderSettings;
   #isOpen = false;
+  #delivers = false;
   #isStopped = false;
   #cancelLook: CancelTimer | undefined;
   #serving: Serving | undefined;
@@ -237,29 +241,50 @@ export class Provider {
       clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
       running: { repairs: 0, erasures: 0 },
+      isOpen: () => this.#isOpen,
       settings: { maxEventSize: config.maxEventSize, rotationGrace: () => this.#settings.config.rotationGrace },
     };
   }
 
-  /** Opens the queue and the port, after a config was applied. */
+  /** Opens the queue and the port, after a config was applied. A database that does not respond is opened later: until then, nothing is accepted. */
   async open(): Promise<BoundAddress | undefined> {
-    const { logger } = this.#parts;
+    try {
+      await this.#openQueue();
+    } catch (thrown) {
+      if (this.#settings.queue?.kind !== 'postgres' || !isOutage(thrown)) throw thrown;
+      this.#openLater(thrown);
+    }
+    return this.#api?.listen();
+  }
+
+  #openLater(because: unknown): void {
+    if (this.#isStopped) return;
+    const error = toErrorText(because);
+    if (!isOutage(because)) this.#parts.logger.error('provider_failed', { error });
+    this.#condition.fail('writes', error);
+    this.#cancelLook = this.#parts.clock.after(REOPEN_MS, () =>
+      runDetached(this.#openQueue().catch((thrown: unknown) => this.#openLater(thrown))),
+    );
+  }
+
+  async #openQueue(): Promise<void> {
+    const { logger, clock } = this.#parts;
     for (const message of await this.#queue.open()) logger.warn('queue_warning', { message });
     // Only now is the time of the store known. If it is ahead of that of this process, nobody set a clock.
     this.#steps.restart();
-    this.#metrics.queueUp(true);
     const lostKeys = this.#settings.config.encryption?.lostKeys ?? [];
     await this.#stored.open({ lostKeys, createKey: createSigningSecret });
-    this.#isOpen = true;
     await this.#reportInboxes();
-    const address = await this.#api?.listen();
+    if (this.#isStopped) return;
+    this.#isOpen = true;
+    this.#condition.recover('writes');
     this.#outbox?.start();
     this.#housekeeping.start();
     // Housekeeping reports an outage.
     const look = (): void => runDetached(this.#findInboxes().then(undefined, () => undefined));
-    this.#cancelLook = this.#parts.clock.every(INBOX_INTERVAL_MS, look);
+    this.#cancelLook = clock.every(INBOX_INTERVAL_MS, look);
     this.#run('', this.#reschedule());
-    return address;
+    this.#serve();
   }
 
   /** Schedules may have changed since the last start. */
@@ -274,10 +299,15 @@ export class Provider {
 
   /** Starts to deliver. `ownPorts`: of this process, which deliveries must not reach. */
   startDelivering(ownPorts: readonly number[]): void {
-    const { config } = this.#settings;
     this.#ownPorts.add(...ownPorts);
+    this.#delivers = this.#settings.config.roles.includes('deliver');
+    this.#serve();
+  }
+
+  #serve(): void {
+    if (!this.#isOpen || !this.#delivers) return;
     const toTenant = (id: string): string | undefined => (isInboxEndpoint(id) ? id : this.#registry.get(id)?.tenant);
-    if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run, toTenant);
+    this.#serving = this.#queue.serve(toLaneCount(this.#settings.config), this.#lanes.run, toTenant);
   }
 
   createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
@@ -307,7 +337,7 @@ export class Provider {
           const isRemoved = !this.#isStopped && this.#stored.get(id) === undefined && !this.#stored.isElsewhere(id);
           if (isRemoved) this.#run(id, cancelWaiting(id, parts));
         });
-      } else if (endpoint.schedule.join() !== schedule)
+      } else if (this.#isOpen && endpoint.schedule.join() !== schedule)
         this.#run(id, this.#queue.reschedule(id, endpoint.schedule, parts.clock.now()));
     }
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
@@ -351,6 +381,7 @@ export class Provider {
 
   /** Starts no further attempt, and lets those in flight finish for `drainTimeout`. Events are still accepted. */
   async stopDelivering(): Promise<void> {
+    this.#delivers = false;
     await this.#serving?.stop();
     this.#serving = undefined;
   }

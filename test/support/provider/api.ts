@@ -73,6 +73,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     rules: compileEgressRules({ allowHttp: false, allowPrivate: [], deny: [] }),
     clock,
     running: { repairs: 0, erasures: 0 },
+    isOpen: () => true,
     findRouteOf: () => undefined,
     settings: { maxEventSize: 262_144, rotationGrace: () => 86_400_000 },
     address: { hosts: ['127.0.0.1'], port: 0 },

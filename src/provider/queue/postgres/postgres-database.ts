@@ -334,6 +334,11 @@ function toState(thrown: unknown): string {
   return thrown instanceof pg.DatabaseError ? (thrown.code ?? '') : '';
 }
 
+/** Whether the queue cannot be opened because its server does not respond, or has no resources. */
+export function isOutage(thrown: unknown): boolean {
+  return thrown instanceof SidegateError && thrown.code === 'queue_unavailable' && isStoreError(thrown.cause);
+}
+
 function isStoreError(thrown: unknown): boolean {
   return !(thrown instanceof SidegateError) && (!(thrown instanceof pg.DatabaseError) || STORE_ERRORS.test(thrown.code ?? ''));
 }

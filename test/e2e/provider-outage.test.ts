@@ -1,0 +1,90 @@
+/** A sidecar that starts while PostgreSQL does not respond: the gate works, and the sending side does as soon as it can. */
+import { createHmac } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type Answer, send } from '../support/client.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { type PostgresServer, startPostgres } from '../support/postgres.ts';
+
+const STANDARD_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+const SECRET = "It's a Secret to Everybody";
+const BODY = '{"ref":"refs/heads/main"}';
+
+const app = useApp();
+let server: PostgresServer;
+let gate: TestGate;
+
+beforeAll(async () => {
+  server = await startPostgres({ config: ['fsync = on'] });
+});
+afterAll(() => server.stop());
+beforeEach(() => server.kill());
+afterEach(async () => void (await gate.stop()));
+
+const toHook = (name: string, webhook: Sections = {}): Sections =>
+  toRoute(app.port, { match: { path: `/hooks/${name}` }, route: { name }, webhook: { scheme: 'github', ...webhook } });
+
+function toSections(schema: string, url = server.url()): Sections {
+  return {
+    routes: [toHook('direct'), toHook('inbox', { ack: 'onAccept' })],
+    provider: {
+      address: '127.0.0.1:0',
+      queue: { postgres: { url: { file: writeFile(url) }, schema } },
+      egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+      endpoints: [{ name: 'acme', url: `http://127.0.0.1:${app.port}/events`, secret: { file: writeFile(STANDARD_SECRET) } }],
+    },
+  };
+}
+
+function writeFile(content: string): string {
+  const file = join(makeFolder(), 'content');
+  writeFileSync(file, content);
+  return file;
+}
+
+function push(route: string, id: string): Promise<Answer> {
+  const signature = `sha256=${createHmac('sha256', SECRET).update(BODY).digest('hex')}`;
+  const headers = { 'Content-Type': 'application/json', 'X-GitHub-Delivery': id, 'X-Hub-Signature-256': signature };
+  return send(gate.port, { path: `/hooks/${route}`, headers, body: BODY });
+}
+
+function call(method: string, path: string, body?: object): Promise<Answer> {
+  const sent = body && { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
+  return send(gate.providerPort, { method, path, ...sent });
+}
+
+const EVENT = { id: 'evt_1', type: 'invoice.paid', data: {} };
+const readReadiness = async (): Promise<string> => (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).text();
+
+test('forwards webhooks, and rejects with 503 what it would have to store, until the server responds', async () => {
+  gate = await startGate(toSections('later'), undefined, { secret: SECRET });
+  expect((await push('direct', 'a')).status).toBe(200);
+  expect((await push('inbox', 'b')).status).toBe(503);
+  expect(await call('POST', '/v1/events', EVENT)).toMatchObject({ status: 503, code: 'queue_unavailable' });
+  expect(await call('GET', '/v1/endpoints/acme')).toMatchObject({ status: 503, code: 'queue_unavailable' });
+  expect(await readReadiness()).toContain('the queue cannot store events');
+  expect(await gate.metric('sidegate_provider_queue_up')).toBe(0);
+  await gate.gate.reload();
+  expect(gate.logText().match(/queue_down/g)).toHaveLength(1);
+  await server.restart();
+  await until(async () => (await call('POST', '/v1/events', EVENT)).status === 202);
+  await until(() => app.received.some(({ url }) => url === '/events'));
+  expect((await push('inbox', 'b')).status).toBe(202);
+  await until(() => app.received.some(({ headers }) => headers['x-github-delivery'] === 'b'));
+  expect(await readReadiness()).not.toContain('queue');
+  expect(await gate.metric('sidegate_provider_queue_up')).toBe(1);
+});
+
+test('ends while it waits for the server', async () => {
+  gate = await startGate(toSections('never'), undefined, { secret: SECRET });
+  expect((await push('direct', 'c')).status).toBe(200);
+});
+
+test('does not start with a password that the server rejects', async () => {
+  await server.restart();
+  const wrong = toSections('wrong', server.url({ role: 'nobody' }));
+  await expect(startGate(wrong, undefined, { secret: SECRET })).rejects.toThrow(/28P01/);
+  gate = await startGate({ routes: [toHook('direct')] }, undefined, { secret: SECRET });
+});
