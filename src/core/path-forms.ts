@@ -178,7 +178,7 @@ function addFolded(decomposed: string, kept: KeptDistinctions, budget: FormBudge
     if (index > 0) budget.chars -= name.length;
     if (budget.chars < 0) return false;
     addJoined(name, kept, forms);
-    if (!kept.has('extension')) addFileNames(name, kept, forms);
+    if (!kept.has('extension') && !addFileNames(name, kept, budget, forms)) return false;
   }
   return true;
 }
@@ -227,18 +227,26 @@ function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): vo
 }
 
 /** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */
-function addFileNames(folded: string, kept: KeptDistinctions, forms: Set<string>): void {
-  const bare = withoutExtension(folded);
-  if (bare !== folded) addJoined(bare, kept, forms);
+function addFileNames(folded: string, kept: KeptDistinctions, budget: FormBudget, forms: Set<string>): boolean {
+  let bare = folded;
+  // `/v1.0.json` is `/v1.0` for Rails, and `/report.html.en` is `/report.html` for Apache.
+  for (let dot = findExtension(folded, 0); dot !== -1; dot = findExtension(folded, dot)) {
+    const shorter = folded.slice(0, dot);
+    if (bare === folded) bare = shorter;
+    else budget.chars -= dot;
+    if (budget.chars < 0) return false;
+    addJoined(shorter, kept, forms);
+  }
   if (bare.endsWith(INDEX)) {
     const folder = bare.slice(0, -INDEX.length);
     addJoined(folder, kept, forms);
     if (kept.has('trailingSlash')) addJoined(`${folder}/`, kept, forms);
   }
-  if (bare !== folded || folded.length > MAX_PAGE_PATH) return;
+  if (bare !== folded || folded.length > MAX_PAGE_PATH) return true;
   const path = folded.endsWith('/') ? folded.slice(0, -1) : folded;
   for (const each of new Set([path, toJoined(path, kept)]))
     for (const page of PAGES) forms.add(each + page).add(`${each}${INDEX}${page}`);
+  return true;
 }
 
 /**
@@ -269,10 +277,10 @@ function withoutTrailingDots(segment: string): string {
   return segment.slice(0, end);
 }
 
-/** Rails serves `/admin.json` by the handler of `/admin`; so did earlier versions of Spring. */
-function withoutExtension(path: string): string {
-  const dot = path.indexOf('.', path.lastIndexOf('/') + 2);
-  return dot === -1 || dot === path.length - 1 ? path : path.slice(0, dot);
+/** Where the next extension of the last segment begins after `from`, or -1. Rails serves `/admin.json` by the handler of `/admin`; so did earlier versions of Spring. */
+function findExtension(path: string, from: number): number {
+  const dot = path.indexOf('.', Math.max(path.lastIndexOf('/') + 2, from + 1));
+  return dot === path.length - 1 ? -1 : dot;
 }
 
 /** As a framework does before it decodes: only the last extension, whose segment may end with an escape of a slash. */
