@@ -110,6 +110,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/\b28P01\b/, 'correct the user or the password in the URL'],
   [/\b28000\b/, 'allow the role and this address in pg_hba.conf, or correct the user in the URL'],
   [/\b3D000\b/, 'create the database, or correct its name in the URL'],
+  [/row-level security/, 'give the role BYPASSRLS, or disable row-level security on the table (docs/outbox.md)'],
   [
     /\b42501\b/,
     'grant the role the rights that the documentation lists (docs/provider.md for the queue, docs/outbox.md for the outbox)',
@@ -118,6 +119,10 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/\b53100\b/, 'free or enlarge the disk of the server'],
   [/read-only|during recovery/, 'this server is a read-only standby: use the address of the primary'],
   [/\b57P0[123]\b/, 'wait until PostgreSQL is ready; if it does not become ready, see its log'],
+  [
+    /^(?:0A|2[0-8]|3[89]|4[24]|P0)[0-9A-Z]{3}$/,
+    'PostgreSQL rejects a statement: compare the tables, and their triggers and rules, with docs/outbox.md or docs/provider.md',
+  ],
   [/\b(?:57014|55P03)\b/, 'another transaction holds a lock: find it in pg_stat_activity and pg_locks, and end it'],
 ];
 

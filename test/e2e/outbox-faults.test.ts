@@ -11,6 +11,7 @@ import {
   createOutboxDatabase,
   insertEvents,
   readOutboxBlock,
+  runBeside,
   startOutbox,
   toTarget,
 } from '../support/outbox.ts';
@@ -295,6 +296,37 @@ describe('the roles of docs/outbox.md', () => {
   });
 });
 
+describe('row-level security', () => {
+  const server = usePostgres();
+  const enable = (table: string): string => `ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY`;
+
+  test.each([
+    ['sidegate_outbox', /lacks BYPASSRLS, without which row-level security hides rows$/],
+    ['sidegate_outbox_rejected', /lacks BYPASSRLS, without which row-level security hides rows$/],
+    ['sidegate_outbox_version', /query would be affected by row-level security policy for table "sidegate_outbox_version"$/],
+  ])('of %s is named before it hides rows', async (table, failure) => {
+    const database = createOutboxDatabase(server);
+    server.sql(enable(table), database);
+    const target = await toTarget(server.url({ role: 'sidegate', database }));
+    const found = await testOutbox(target, 'public');
+    expect(found.failure).toMatch(failure);
+    expect(found.hint).toMatch(/docs\/outbox\.md/);
+  });
+
+  test('that is enabled later is an outage, until the role may pass it', async () => {
+    const database = createOutboxDatabase(server);
+    const { queue, log, untilUp } = await startOutbox(server.url({ role: 'sidegate', database }), { pollInterval: 100 });
+    await untilUp();
+    const policy = 'CREATE POLICY ins ON sidegate_outbox FOR INSERT TO billing WITH CHECK (true)';
+    await runBeside(server, database, `${enable('sidegate_outbox')}; ${policy}`);
+    insertEvents(server, database, 3);
+    await until(() => log.some((line) => line.includes('row-level security')));
+    expect(queue.events.size).toBe(0);
+    server.sql('ALTER ROLE sidegate BYPASSRLS');
+    await until(() => queue.events.size === 3);
+  });
+});
+
 describe('the tables', () => {
   const server = usePostgres();
 
@@ -336,6 +368,14 @@ describe('the tables', () => {
       failure: undefined,
     });
     expect(server.sql("SELECT to_regclass('sidegate_outbox') IS NULL", database)).toBe('t');
+  });
+
+  test('that differ from the docs are an error with a hint that leads there', async () => {
+    const database = createOutboxDatabase(server);
+    server.sql('DROP TABLE sidegate_outbox_rejected', database);
+    const { failure, hint } = await testOutbox(await toTarget(server.url({ role: 'sidegate', database })), 'public');
+    expect(failure).toContain('relation "sidegate_outbox_rejected" does not exist');
+    expect(hint).toContain('compare the tables, and their triggers and rules, with docs/outbox.md');
   });
 });
 

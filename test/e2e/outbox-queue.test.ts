@@ -1,9 +1,9 @@
 /** The outbox and the queue in real databases of PostgreSQL: the same one, with one transaction for each move, and different ones. */
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
-import { countRows, createOutboxDatabase, insertEvents, startOutbox, type TestOutbox } from '../support/outbox.ts';
+import { countRows, createOutboxDatabase, insertEvents, runBeside, startOutbox, type TestOutbox } from '../support/outbox.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { newEvent } from '../support/queue/events.ts';
 import { deliverAll, drain } from '../support/queue/lanes.ts';
@@ -37,14 +37,27 @@ function start(database: string, queue: DeliveryQueue, over: Parameters<typeof s
   return startOutbox(server.url({ role: 'sidegate', database }), { ...parts, ...over });
 }
 
-/** Lets each removal of a row fail. */
+/** Lets each removal of a row fail as late as possible. */
 function failRemovals(database: string): void {
   server.sql(
     `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no removal, commit %', current_setting('synchronous_commit'); END$$;
-     CREATE TRIGGER fail BEFORE DELETE ON sidegate_outbox FOR EACH ROW EXECUTE FUNCTION fail()`,
+     CREATE CONSTRAINT TRIGGER fail AFTER DELETE ON sidegate_outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`,
     database,
   );
 }
+
+/** Keeps the rows of the type `kept`, and counts how often one was to be removed. */
+function keepRows(database: string): Promise<void> {
+  return runBeside(
+    server,
+    database,
+    `CREATE SEQUENCE removals; GRANT USAGE ON SEQUENCE removals TO sidegate;
+     CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM nextval('removals'); RETURN NULL; END$$;
+     CREATE TRIGGER keep BEFORE DELETE ON sidegate_outbox FOR EACH ROW WHEN (OLD.type = 'kept') EXECUTE FUNCTION keep()`,
+  );
+}
+
+const countRemovals = (database: string): number => Number(server.sql('SELECT last_value FROM removals', database));
 
 const storedEvents = async (queue: DeliveryQueue): Promise<number> => (await queue.stats(now())).storedEvents;
 
@@ -56,7 +69,7 @@ test('in one database, an event is stored and its row removed in one transaction
   const { log } = await start(database, queue);
   await until(() => log.some((line) => line.includes('no removal, commit on')));
   expect(await storedEvents(queue)).toBe(0);
-  server.sql('DROP TRIGGER fail ON sidegate_outbox', database);
+  await runBeside(server, database, 'DROP TRIGGER fail ON sidegate_outbox');
   await until(() => countRows(server, database) === 0);
   expect(await storedEvents(queue)).toBe(3);
 });
@@ -71,11 +84,65 @@ test.each(['database', 'role'] as const)(
     const { log } = await start(database, queue);
     await until(() => log.some((line) => line.includes('no removal, commit off')));
     expect(await storedEvents(queue)).toBe(3);
-    server.sql('DROP TRIGGER fail ON sidegate_outbox', database);
+    await runBeside(server, database, 'DROP TRIGGER fail ON sidegate_outbox');
     await until(() => countRows(server, database) === 0);
     expect(await storedEvents(queue)).toBe(3);
   },
 );
+
+describe.each(['the same', 'another'] as const)('with the queue in %s database, rows that a trigger keeps', (which) => {
+  const openQueue = (database: string): Promise<DeliveryQueue> => open(which === 'the same' ? database : createDatabase());
+
+  test('are not sent, are reported, and delay no others', async () => {
+    const database = createDatabase();
+    const queue = await openQueue(database);
+    await keepRows(database);
+    insertEvents(server, database, 150, 'kept', 'kept');
+    insertEvents(server, database, 50);
+    const { log, untilUp } = await start(database, queue, { pollInterval: 100 });
+    await until(() => countRows(server, database) === 150);
+    expect(await until(() => log[0])).toBe(
+      'down: PostgreSQL keeps rows of sidegate_outbox that sidegate removes, such as the one with seq 1',
+    );
+    insertEvents(server, database, 50, 'later');
+    await until(() => countRows(server, database) === 150);
+    expect(await storedEvents(queue)).toBe(100);
+    expect(log).toHaveLength(1);
+    await runBeside(server, database, 'DROP TRIGGER keep ON sidegate_outbox');
+    await untilUp();
+    expect(countRows(server, database)).toBe(0);
+    expect(await storedEvents(queue)).toBe(250);
+  });
+
+  test('are tried again less and less often, and not all of many', async () => {
+    const database = createDatabase();
+    const queue = await openQueue(database);
+    await keepRows(database);
+    insertEvents(server, database, 3_000, 'kept', 'kept');
+    await start(database, queue, { pollInterval: 10 });
+    await until(() => countRemovals(database) > 0);
+    const startedAt = performance.now();
+    await until(() => countRemovals(database) >= 4_000);
+    // 250 ms, 500 ms and 1 s.
+    expect(performance.now() - startedAt).toBeGreaterThan(1_500);
+    expect(await storedEvents(queue)).toBe(0);
+  });
+
+  test('from now on are reported, too, and sent at most once', async () => {
+    const database = createDatabase();
+    const queue = await openQueue(database);
+    insertEvents(server, database, 1);
+    const { log, untilUp } = await start(database, queue);
+    await untilUp();
+    await keepRows(database);
+    insertEvents(server, database, 3, 'kept', 'kept');
+    insertEvents(server, database, 3, 'later');
+    await until(() => log.at(-1)?.startsWith('down: PostgreSQL keeps rows') === true);
+    await until(() => countRows(server, database) === 3);
+    expect(await storedEvents(queue)).toBe(which === 'the same' ? 4 : 7);
+    expect((await drain(queue, now)).map(({ event }) => event)).toEqual(expect.arrayContaining(['later1', 'later2', 'later3']));
+  });
+});
 
 test('an event is served at once, also by another replica', async () => {
   const database = createDatabase();

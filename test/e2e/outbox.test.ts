@@ -5,7 +5,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { SidegateError } from '../../src/core/errors.ts';
 import { usePostgres } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
-import { countRows, createOutboxDatabase, insertEvents, startOutbox } from '../support/outbox.ts';
+import { countRows, createOutboxDatabase, insertEvents, runBeside, startOutbox } from '../support/outbox.ts';
 import { MemoryQueue } from '../support/provider/memory-queue.ts';
 
 const server = usePostgres();
@@ -132,6 +132,53 @@ describe('a row that is no valid event', () => {
     expect(server.sql('SELECT max(length(data::text)) FROM sidegate_outbox_rejected', database)).toBe('5000010');
     await until(() => log.some((line) => line.startsWith('rejected')));
     expect(log.filter((line) => line.startsWith('rejected'))).toHaveLength(1);
+  });
+
+  test('may have the number of one that was rejected before: neither is lost', async () => {
+    const database = createOutboxDatabase(server);
+    const { queue, log } = await startOutbox(toUrl(database));
+    insertEvents(server, database, 1, 'first', 'a..b');
+    await until(() => countRows(server, database, 'sidegate_outbox_rejected') === 1);
+    await until(() => countRows(server, database) === 0);
+    await runBeside(server, database, 'TRUNCATE sidegate_outbox RESTART IDENTITY');
+    insertEvents(server, database, 1, 'second', 'a..b');
+    insertEvents(server, database, 20);
+    await until(() => countRows(server, database) === 0);
+    expect(queue.events.size).toBe(20);
+    expect(server.sql('SELECT seq, id FROM sidegate_outbox_rejected ORDER BY rejected', database)).toBe('1|first1\n1|second1');
+    expect(log.filter((line) => line.startsWith('down'))).toEqual([]);
+  });
+
+  const refuse = (how: string): string =>
+    `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN ${how}; END$$;
+     CREATE TRIGGER refuse BEFORE INSERT ON sidegate_outbox_rejected FOR EACH ROW EXECUTE FUNCTION refuse()`;
+
+  test.each([
+    ['an error', refuse("RAISE EXCEPTION 'no'"), /^down: PostgreSQL at .*: no$/],
+    ['nothing', refuse('RETURN NULL'), /^down: sidegate_outbox_rejected does not take the rows$/],
+    ['a missing value', 'ALTER TABLE sidegate_outbox_rejected ADD more int NOT NULL', /^down: .* violates not-null constraint$/],
+    ['a missing right', 'REVOKE INSERT ON sidegate_outbox_rejected FROM sidegate', /^down: .* permission denied for table/],
+  ])('stays while the table of rejected rows answers with %s, and delays no other', async (_, sql, expected) => {
+    const database = createOutboxDatabase(server);
+    const { queue, log, untilUp } = await startOutbox(toUrl(database));
+    await untilUp();
+    await runBeside(server, database, sql);
+    server.sql("INSERT INTO sidegate_outbox (id, type, data) VALUES ('bad', 'a..b', '{}'), ('good', 'a.b', '{}')", database);
+    await until(() => queue.events.has('good'));
+    expect(await until(() => log[1])).toMatch(expected);
+    insertEvents(server, database, 20);
+    await until(() => countRows(server, database) === 1);
+    expect(ids(queue)).toHaveLength(21);
+    expect(log).toHaveLength(2);
+    await runBeside(
+      server,
+      database,
+      `DROP TRIGGER IF EXISTS refuse ON sidegate_outbox_rejected; ALTER TABLE sidegate_outbox_rejected DROP IF EXISTS more;
+       GRANT INSERT ON sidegate_outbox_rejected TO sidegate`,
+    );
+    await untilUp();
+    expect(server.sql('SELECT id FROM sidegate_outbox_rejected', database)).toBe('bad');
+    expect(log.slice(2)).toEqual([expect.stringMatching(/^rejected 1: type is not/), 'up']);
   });
 
   test('is also one whose ID another event has', async () => {

@@ -712,8 +712,13 @@ describe('a URL that cannot be used', () => {
     server.sql(
       `GRANT USAGE, CREATE ON SCHEMA "${schema}" TO weak; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "${schema}" TO weak`,
     );
-    const queue = await open(schema, {}, url);
+    const queue = await open(schema, { hooks: { ...NO_HOOKS, onUnavailable: () => undefined } }, url);
     expect(await queue.append([newEvent(['a'])])).toEqual(['stored']);
+    // Row-level security would hide stored events without an error.
+    server.sql(`ALTER TABLE "${schema}".event ENABLE ROW LEVEL SECURITY`);
+    await expect(queue.append([newEvent(['a'])])).rejects.toThrow(/row-level security.*42501.*give the role BYPASSRLS/);
+    server.sql(`ALTER TABLE "${schema}".version ENABLE ROW LEVEL SECURITY`);
+    expect((await openError(url, schema)).message).toMatch(/row-level security.*42501.*give the role BYPASSRLS/);
   });
 });
 

@@ -1,5 +1,6 @@
 /** Databases with the tables and roles of docs/outbox.md, and an outbox that moves their rows to a queue in memory. */
 import { resolve } from 'node:path';
+import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { readPostgresUrl } from '../../src/config/sources/postgres-url.ts';
 import { systemClock } from '../../src/core/clock.ts';
@@ -50,6 +51,14 @@ export function insertEvents(server: PostgresServer, database: string, number: n
 /** The number of rows of a table. */
 export function countRows(server: PostgresServer, database: string, table = 'sidegate_outbox'): number {
   return Number(server.sql(`SELECT count(*) FROM ${table}`, database));
+}
+
+/** Runs SQL that waits for locks of an outbox in this process: `sql` of the server would wait forever, and this process for it. */
+export async function runBeside(server: PostgresServer, database: string, text: string): Promise<void> {
+  const client = new pg.Client(server.url({ database }));
+  await client.connect();
+  await client.query(text);
+  await client.end();
 }
 
 /** Reads a URL. */

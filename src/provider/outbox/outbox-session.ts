@@ -43,7 +43,7 @@ export class OutboxSession {
     const { version } = await this.check();
     if (version < OUTBOX_MIGRATIONS.length) {
       await this.transaction(migrate);
-      this.#requireRights(await this.transaction((client) => readSetup(client, this.#schema)));
+      await this.#readSetup();
     }
     await this.#try(() => this.#client.query(`LISTEN ${OUTBOX_CHANNEL}`));
   }
@@ -51,13 +51,7 @@ export class OutboxSession {
   /** Connects and checks the tables and the rights of the role. */
   async check(): Promise<OutboxSetup> {
     await this.#try(() => this.#client.connect());
-    const setup = await this.transaction((client) => readSetup(client, this.#schema));
-    this.#requireRights(setup);
-    return setup;
-  }
-
-  use<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
-    return this.#try(() => work(this.#client));
+    return this.#readSetup();
   }
 
   /** Runs `work` in one transaction, again if only another transaction made it fail. After a rejection, the session must be ended. */
@@ -86,7 +80,9 @@ export class OutboxSession {
     }
   }
 
-  #requireRights({ version, canCreate, missingRights }: OutboxSetup): void {
+  async #readSetup(): Promise<OutboxSetup> {
+    const setup = await this.transaction((client) => readSetup(client, this.#schema));
+    const { version, canCreate, missingRights } = setup;
     const { user } = this.#target;
     const title = formatPostgres(this.#target);
     if (version === 0 && !canCreate)
@@ -96,6 +92,7 @@ export class OutboxSession {
       );
     if (missingRights.length > 0)
       throw new PostgresError(`${title}: the role ${user} lacks ${missingRights.join(', ')}`, `grant it as docs/outbox.md shows`);
+    return setup;
   }
 }
 

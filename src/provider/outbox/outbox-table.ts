@@ -1,5 +1,6 @@
 /** The tables of the outbox: their migrations, and the statements that sidegate runs on them (docs/outbox.md). */
 import type pg from 'pg';
+import { PostgresError } from '../../state/postgres.ts';
 
 /** Notified by a trigger for each INSERT. */
 export const OUTBOX_CHANNEL = 'sidegate_outbox';
@@ -19,7 +20,7 @@ export const OUTBOX_MIGRATIONS: readonly string[] = [
   inserted timestamptz NOT NULL DEFAULT now()
 );
 CREATE TABLE sidegate_outbox_rejected (
-  seq bigint PRIMARY KEY,
+  seq bigint NOT NULL,
   id text NOT NULL,
   type text NOT NULL,
   tenant text,
@@ -27,7 +28,8 @@ CREATE TABLE sidegate_outbox_rejected (
   data json NOT NULL,
   inserted timestamptz NOT NULL,
   reason text NOT NULL,
-  rejected timestamptz NOT NULL DEFAULT now()
+  rejected timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (seq, rejected)
 );
 CREATE FUNCTION sidegate_outbox_notify() RETURNS trigger LANGUAGE plpgsql AS
 $$BEGIN PERFORM pg_catalog.pg_notify('sidegate_outbox', ''); RETURN NULL; END$$;
@@ -43,7 +45,7 @@ const MIGRATION_LOCK = 0x73676f7574626f78n;
 /**
  * Settings hold for one transaction, because the next one may run on another connection of a pooler. The search path names the schema of the
  * tables. A lock is waited for, but not long; a replica that the network lost frees its rows after a minute. The removal of a row need
- * not be durable: if it is lost, the row is found again, and the queue knows its ID.
+ * not be durable: if it is lost, the row is found again, and the queue knows its ID. Row-level security that hides rows is an error.
  */
 export function toBegin(schema: string): string {
   return [
@@ -53,6 +55,7 @@ export function toBegin(schema: string): string {
     'SET LOCAL lock_timeout TO 10000',
     'SET LOCAL idle_in_transaction_session_timeout TO 60000',
     'SET LOCAL synchronous_commit TO off',
+    'SET LOCAL row_security TO off',
   ].join('; ');
 }
 
@@ -60,7 +63,8 @@ export function toBegin(schema: string): string {
 const RIGHTS = `SELECT has_table_privilege('sidegate_outbox', 'SELECT') AS "SELECT on sidegate_outbox",
   has_table_privilege('sidegate_outbox', 'DELETE') AS "DELETE on sidegate_outbox",
   has_column_privilege('sidegate_outbox', 'seq', 'UPDATE') AS "UPDATE (seq) on sidegate_outbox",
-  has_table_privilege('sidegate_outbox_rejected', 'INSERT') AS "INSERT on sidegate_outbox_rejected"`;
+  has_table_privilege('sidegate_outbox_rejected', 'INSERT') AS "INSERT on sidegate_outbox_rejected",
+  NOT (row_security_active('sidegate_outbox') OR row_security_active('sidegate_outbox_rejected')) AS "BYPASSRLS, without which row-level security hides rows"`;
 
 /** The state of the schema, as the role sees it. */
 export interface OutboxSetup {
@@ -173,8 +177,16 @@ async function findRows(client: pg.Client, held: readonly string[][], isFree: (k
   return free;
 }
 
-export async function removeRows(client: pg.Client, rows: readonly OutboxRow[]): Promise<void> {
-  await client.query('DELETE FROM sidegate_outbox WHERE seq = ANY ($1::bigint[])', [rows.map(({ seq }) => seq)]);
+/** Returns those whose rows stay: a trigger can keep them. */
+export async function removeRows<T extends { readonly row: OutboxRow }>(
+  client: pg.Client,
+  items: readonly T[],
+): Promise<readonly T[]> {
+  if (items.length === 0) return [];
+  const remove = 'DELETE FROM sidegate_outbox WHERE seq = ANY ($1::bigint[]) RETURNING seq';
+  const removed = await client.query<Pick<OutboxRow, 'seq'>>(remove, [items.map(({ row }) => row.seq)]);
+  const gone = new Set(removed.rows.map(({ seq }) => seq));
+  return items.filter(({ row }) => !gone.has(row.seq));
 }
 
 /** A row that can never be sent. */
@@ -188,9 +200,16 @@ const REJECT = `WITH gone AS (DELETE FROM sidegate_outbox WHERE seq = ANY ($1::b
 INSERT INTO sidegate_outbox_rejected (${COLUMNS}, reason)
 SELECT gone.*, invalid.reason FROM gone JOIN unnest($1::bigint[], $2::text[]) AS invalid (seq, reason) USING (seq)`;
 
-/** Moves rows to the table of rejected ones, without reading what they contain. */
-export async function rejectRows(client: pg.Client, rejected: readonly RejectedRow[]): Promise<void> {
-  await client.query(REJECT, [rejected.map(({ row }) => row.seq), rejected.map(({ reason }) => reason)]);
+/** Moves rows to the table of rejected ones, without reading what they contain. Returns why it moved none; undefined: it moved all. */
+export async function rejectRows(client: pg.Client, rejected: readonly RejectedRow[]): Promise<Error | undefined> {
+  if (rejected.length === 0) return undefined;
+  await client.query('SAVEPOINT rejecting');
+  const values = [rejected.map(({ row }) => row.seq), rejected.map(({ reason }) => reason)];
+  const result = await client.query(REJECT, values).catch((thrown: Error) => thrown);
+  if (!(result instanceof Error) && result.rowCount === rejected.length) return undefined;
+  await client.query('ROLLBACK TO rejecting');
+  if (result instanceof Error) return result;
+  return new PostgresError('sidegate_outbox_rejected does not take the rows', 'drop the trigger or rule that prevents it');
 }
 
 /** Counting more would take PostgreSQL longer than a second. */

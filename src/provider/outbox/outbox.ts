@@ -11,7 +11,7 @@ import { isJsonObject } from '../../core/json-path.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
-import type { PostgresTarget } from '../../state/postgres.ts';
+import { PostgresError, type PostgresTarget, toPostgresError } from '../../state/postgres.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
 import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
@@ -54,6 +54,7 @@ const MAX_HELD_KINDS = 10_000;
 const REJECTIONS: ReadonlySet<string> = new Set(['queue_full', 'too_large', 'unstorable']);
 /** The name of the whole queue in a QueueFullError. */
 const QUEUE = 'queue';
+const KEPT_HINT = 'drop the trigger or rule that prevents the removal: rows that stay are not sent';
 const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
 const MIN_BACKOFF_MS: Milliseconds = 250;
 const MAX_BACKOFF_MS: Milliseconds = 15_000;
@@ -80,6 +81,11 @@ export class Outbox {
   #mostRows = MAX_BATCH_ROWS;
   /** Rows that are too large to be moved, by `seq`. */
   readonly #stuck = new Set<string>();
+  /** Rows that PostgreSQL did not let go, until they are tried again, like what is full; and why. A statement skips them one by one, so there must not be many. */
+  readonly #kept = new Set<string>();
+  #failure: PostgresError | undefined;
+  /** Whether this session has shown that rows can be removed. */
+  #canRemove = false;
   #figuresAt = Number.NEGATIVE_INFINITY;
   /** The first row of the table, and since when it is the first. */
   #first: { readonly seq: string | null; readonly since: Milliseconds } | undefined;
@@ -117,7 +123,8 @@ export class Outbox {
         isConnected = true;
         const isBusy = await this.#drain(session);
         backoff = MIN_BACKOFF_MS;
-        this.#parts.hooks.onUp();
+        if (this.#failure === undefined) this.#parts.hooks.onUp();
+        else this.#parts.hooks.onDown(this.#failure);
         await this.#sleep(isBusy ? MIN_BACKOFF_MS : this.#untilNext());
       } catch (thrown) {
         this.#session?.end();
@@ -142,8 +149,9 @@ export class Outbox {
       this.#wake();
     };
     this.#session = new OutboxSession(this.#target, this.#parts.schema, onNotified, () => this.#wake());
+    this.#canRemove = false;
     await this.#session.open();
-    this.#joined = await this.#session.use((client) => this.#parts.queue.join(client));
+    this.#joined = await this.#session.transaction((client) => this.#parts.queue.join(client));
     return this.#session;
   }
 
@@ -181,11 +189,12 @@ export class Outbox {
     if (this.#parts.clock.monotonic() >= this.#heldUntil) {
       this.#full.clear();
       this.#held.clear();
+      this.#kept.clear();
     }
     this.#isNotified = false;
     const wasHeld = this.#full.size > 0;
     let isBusy = false;
-    while (!this.#isStopped && !this.#full.has(QUEUE) && !isBusy) {
+    while (!this.#isStopped && !this.#full.has(QUEUE) && !isBusy && this.#kept.size < MAX_BATCH_ROWS) {
       const batch = await session.transaction((client) => this.#moveBatch(client));
       this.#report(batch);
       await this.#readFigures(session);
@@ -195,12 +204,12 @@ export class Outbox {
       this.#batchRows = Math.min(this.#mostRows, taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken));
       if (taken === 0) break;
     }
+    if (this.#kept.size === 0) this.#failure = undefined;
     if (this.#full.size === 0) this.#heldBackoff = MIN_BACKOFF_MS;
     else if (!wasHeld) {
       this.#heldUntil = this.#parts.clock.monotonic() + this.#heldBackoff;
       this.#heldBackoff = Math.min(2 * this.#heldBackoff, MAX_BACKOFF_MS);
     }
-    await this.#readFigures(session);
     return isBusy;
   }
 
@@ -213,7 +222,7 @@ export class Outbox {
     const held = {
       kinds: [...this.#held.values()],
       isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld,
-      stuck: [...this.#stuck],
+      stuck: [...this.#stuck, ...this.#kept],
     };
     const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
     const batch: Batch = { taken: 0, isBusy: false, moved: [], stored: [], rejected: [] };
@@ -230,11 +239,36 @@ export class Outbox {
       }
       batch.taken++;
     }
-    await this.#append(items, batch);
-    if (batch.moved.length > 0) await removeRows(client, batch.moved);
+    await this.#append(await this.#selectRemovable(client, items), batch);
+    const stayed = await removeRows(client, batch.moved);
+    this.#keep(stayed);
+    if (stayed.length > 0) throw this.#failure;
     const copied = batch.rejected.filter(({ row }) => !isStuck(row));
-    if (copied.length > 0) await rejectRows(client, copied);
-    return batch;
+    const failure = await rejectRows(client, copied);
+    if (failure === undefined) return batch;
+    this.#keep(copied, failure);
+    return { ...batch, rejected: batch.rejected.filter(({ row }) => isStuck(row)) };
+  }
+
+  /** An event that another database has accepted cannot be taken back, and is sent again after its ID was forgotten: its row must be removable. */
+  async #selectRemovable(client: pg.Client, items: readonly Item[]): Promise<readonly Item[]> {
+    if (items.length === 0 || (this.#canRemove && this.#failure === undefined)) return items;
+    await client.query('SAVEPOINT trial');
+    const kept = await removeRows(client, items);
+    await client.query('ROLLBACK TO trial');
+    this.#canRemove = true;
+    this.#keep(kept);
+    return items.filter((item) => !kept.includes(item));
+  }
+
+  /** Leaves rows in the table for a while. */
+  #keep(items: readonly Pick<Item, 'row'>[], cause?: Error): void {
+    const [first] = items;
+    if (first === undefined) return;
+    const text = `PostgreSQL keeps rows of sidegate_outbox that sidegate removes, such as the one with seq ${first.row.seq}`;
+    this.#failure ??= toPostgresError(cause ?? new PostgresError(text, KEPT_HINT), this.#target);
+    this.#full.add('rows');
+    for (const { row } of items) this.#kept.add(row.seq);
   }
 
   /** After the commit. */
@@ -296,13 +330,13 @@ export class Outbox {
     const { distinct, repeated } = separateRepeated(items);
     const events = distinct.map(({ event }) => event);
     const results = await (this.#joined ?? this.#parts.queue).append(events);
-    for (const [i, { row, event }] of distinct.entries()) {
+    for (const [i, item] of distinct.entries()) {
       if (results[i] === 'conflict') {
-        batch.rejected.push({ row, reason: 'another event was accepted with the same ID' });
+        batch.rejected.push({ row: item.row, reason: 'another event was accepted with the same ID' });
         continue;
       }
-      batch.moved.push(row);
-      if (results[i] === 'stored') batch.stored.push(event);
+      batch.moved.push(item);
+      if (results[i] === 'stored') batch.stored.push(item.event);
     }
     if (repeated.length > 0) await this.#append(repeated, batch);
   }
@@ -312,7 +346,7 @@ interface Batch {
   taken: number;
   /** Too many operations wait for the store of the queue: back pressure, no outage. */
   isBusy: boolean;
-  readonly moved: OutboxRow[];
+  readonly moved: Item[];
   readonly stored: NewEvent[];
   readonly rejected: RejectedRow[];
 }

@@ -31,10 +31,11 @@ const PARSERS = {
 } as pg.CustomTypesConfig;
 /**
  * Tables that were never analyzed look small. Without the other settings, statements would read them as a whole, or compile for longer than
- * they run. A list or a repair would sort or merge a whole index for one page.
+ * they run. A list or a repair would sort or merge a whole index for one page. Row-level security would hide rows silently.
  */
 const SETTINGS = `SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LOCAL enable_seqscan = off;
-  SET LOCAL enable_bitmapscan = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0`;
+  SET LOCAL enable_bitmapscan = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0;
+  SET LOCAL row_security = off`;
 /** A statement that changes a table stops all others on it from when it starts to wait for its lock. */
 const LOCK_TIMEOUT_MS: Milliseconds = 500;
 const LOCK_PAUSE_MS: Milliseconds = 1_000;
