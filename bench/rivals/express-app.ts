@@ -4,10 +4,10 @@ import express, { type Request, type Response } from 'express';
 import { Redis } from 'ioredis';
 import { destination, pino } from 'pino';
 import { Webhook } from 'standardwebhooks';
-import { keepHeapWhileIdle } from '../../src/http/server/process-memory.ts';
+import { setServiceFlags } from '../../src/http/server/process-memory.ts';
 
 // Each rival is idle while others are measured: V8 would discard its code, and compile it again in the next scenario.
-keepHeapWhileIdle();
+setServiceFlags();
 
 const RETENTION_SECONDS = 3 * 24 * 60 * 60;
 const [port, redisPort, logFile] = process.argv.slice(2);

@@ -8,9 +8,10 @@ import { WorkerThreads } from '../app/workers/worker-threads.ts';
 import type { Overrides } from '../config/load/overrides.ts';
 import type { Config } from '../config/schema/config.ts';
 import { systemClock } from '../core/clock.ts';
+import { readContainerMemory } from '../core/container-memory.ts';
 import { formatProblem } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
-import { createFullCollector, keepHeapWhileIdle } from '../http/server/process-memory.ts';
+import { createFullCollector, setServiceFlags } from '../http/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { toTextLines } from '../telemetry/log/text-lines.ts';
@@ -34,7 +35,6 @@ type LogFormat = (typeof LOG_FORMATS)[number];
 export async function runGate(file: string, given: Overrides, io: Io, logFormat: LogFormat = 'json'): Promise<number> {
   // Before the event loop turns: after a collection among the first ticks, V8 runs Node's nextTick five times slower, permanently.
   createFullCollector()();
-  keepHeapWhileIdle();
   const isText = logFormat === 'text';
   const overrides = isText ? { ...given, grace: '0s' } : given;
   const ready = await prepare(file, systemClock, overrides);
@@ -43,6 +43,7 @@ export async function runGate(file: string, given: Overrides, io: Io, logFormat:
     return EXIT.failed;
   }
   const { config } = ready.loaded;
+  setServiceFlags(readContainerMemory(), config.workers);
   const version = readVersion();
   const lines = new LogBatches(1, {
     clock: systemClock,

@@ -1,4 +1,4 @@
-/** Idle TLS connections take little, and more with their first request. All of them send it in one turn of the event loop, in the smallest container. */
+/** What the first requests take in the smallest container: of idle TLS connections that all send one at once, and of a process that has just started. */
 import type { Socket } from 'node:net';
 import { connect } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
@@ -9,6 +9,7 @@ import { toRoute, until } from '../support/gate.ts';
 import { sendDelivery } from '../support/memory-attacks.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 
+const MIB = 1024 * 1024;
 const MEBIBYTES = 96;
 const CONNECTIONS = 900;
 const CLIENTS = 4;
@@ -59,3 +60,27 @@ test.skipIf(NO_CGROUPS !== undefined)(
     expect({ alive: running.isAlive(), oomKills: running.oomKills() }).toEqual({ alive: true, oomKills: 0 });
   },
 );
+
+test.skipIf(NO_CGROUPS !== undefined)(
+  `with ${MEBIBYTES} MiB a gate takes little memory to compile what the first requests use`,
+  {
+    timeout: 60_000,
+  },
+  async () => {
+    gate = await startGateInCgroup(MEBIBYTES, { routes: [toRoute(app.port)] });
+    const { port, peak } = gate;
+    await deliver(port, 400);
+    const before = peak();
+    // V8 compiles a function after 400 calls or more.
+    await deliver(port, 400);
+    expect(peak() - before).toBeLessThan(12 * MIB);
+  },
+);
+
+/** Sends deliveries, several at the same time; all are handled. */
+async function deliver(port: number, count: number): Promise<void> {
+  for (let sent = 0; sent < count; sent += CLIENTS) {
+    const statuses = await Promise.all(Array.from({ length: CLIENTS }, () => sendDelivery(port, makeDelivery())));
+    expect(new Set(statuses)).toEqual(new Set([200]));
+  }
+}

@@ -17,14 +17,16 @@ const CGROUPS = [
 ] as const;
 
 /**
- * V8's flag for how long it waits until it shrinks the heap of an idle process. Its name depends on the major version of Node; undefined where
- * it is not known, because V8 prints an error for a flag that it does not have.
+ * V8's flag for how long it waits until it shrinks the heap of an idle process, by the major version of Node. V8 prints an error for a flag that
+ * it does not have.
  */
-export const SHRINK_DELAY_FLAG: string | undefined = new Map([
+const SHRINK_DELAY_FLAGS: ReadonlyMap<number, string> = new Map([
   [24, '--gc-memory-reducer-start-delay-ms'],
   [26, '--memory-reducer-delay-ms'],
-]).get(Number.parseInt(process.versions.node, 10));
+]);
 const SHRINK_DELAY_MS: Milliseconds = 600_000;
+/** From this limit on, for each worker, a burst of the compiler Maglev (toServiceFlags) fits above `memoryShed`. It is the chart's default. */
+const MIN_MAGLEV_LIMIT = 192 * 1024 * 1024;
 
 /** Sources of a memory measurement. */
 interface MemorySources {
@@ -79,11 +81,26 @@ export function createFullCollector(): () => void {
 }
 
 /**
- * Keeps the heap of an idle process for 10 minutes, instead of 8 s. V8 drops the optimized code together with the heap, and then needs tens of
- * thousands of requests to compile it again: the first 4 s of deliveries at full load took 1.4 to 1.9 times the CPU.
+ * V8's flags for a process that serves requests; none where they are not known. `limit`: of the container, in bytes (readContainerMemory).
+ *
+ * V8 keeps the heap of an idle process for 10 minutes, instead of 8 s: it drops the optimized code together with the heap, and then needs tens of
+ * thousands of requests to compile it again. The first 4 s of deliveries at full load took 1.4 to 1.9 times the CPU.
+ *
+ * After some 500 requests, hundreds of functions wait for the compiler Maglev at once. By default it frees the memory of each only when none waits any
+ * more: 40 MiB were held for a moment, and 16 MiB stay. Without the background it frees each when the main thread installs its code: 12 MiB, but 35 MiB
+ * if that thread is delayed. No limit on requests or connections bounds that, so a small container has no Maglev, which doubles the CPU of the first
+ * 8,000 deliveries; then the next compiler has replaced its code.
  */
-export function keepHeapWhileIdle(): void {
-  if (SHRINK_DELAY_FLAG !== undefined) setFlagsFromString(`${SHRINK_DELAY_FLAG}=${SHRINK_DELAY_MS}`);
+export function toServiceFlags(limit: number | undefined, workers = 1): readonly string[] {
+  const shrinkDelay = SHRINK_DELAY_FLAGS.get(Number.parseInt(process.versions.node, 10));
+  if (shrinkDelay === undefined) return [];
+  const maglev = limit !== undefined && limit < workers * MIN_MAGLEV_LIMIT ? '--no-maglev' : '--no-maglev-destroy-on-background';
+  return [`${shrinkDelay}=${SHRINK_DELAY_MS}`, maglev];
+}
+
+/** Sets the flags for the whole process, with all its workers. */
+export function setServiceFlags(limit?: number, workers?: number): void {
+  for (const flag of toServiceFlags(limit, workers)) setFlagsFromString(flag);
 }
 
 /** The garbage collector of V8. */
