@@ -18,8 +18,12 @@ export interface MemoryPressure {
 }
 
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
-/** The heap is measured at most so often: each time may collect garbage. */
 const MIN_HEAP_INTERVAL_MS: Milliseconds = 100;
+/**
+ * A full heap is collected again after so many times the duration of the last collection. V8 ends a process that spends more than 60 % of the time
+ * with four collections in a row which leave its heap nearly full.
+ */
+const HEAP_RESTS = 4;
 /** A measurement takes about ten microseconds. */
 const CHECK_BYTES = 1024 * 1024;
 /** How far below `shed` garbage is collected: V8 does not collect buffers outside the heap soon enough. */
@@ -44,6 +48,7 @@ export class MemoryGuard implements MemoryPressure {
   #garbage = 0;
   #isHeapFull = false;
   #heapCheckedAt: Milliseconds = Number.NEGATIVE_INFINITY;
+  #heapRestsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
@@ -131,8 +136,14 @@ export class MemoryGuard implements MemoryPressure {
   /** Garbage counts as used until it is collected. */
   #checkHeap(): void {
     const { clock, heapShed, readHeap, collect } = this.#parts;
-    this.#heapCheckedAt = clock.monotonic();
-    if (readHeap() > heapShed) collect();
+    const now = clock.monotonic();
+    this.#heapCheckedAt = now;
+    if (readHeap() > heapShed && now >= this.#heapRestsUntil) {
+      collect();
+      const end = clock.monotonic();
+      this.#heapCheckedAt = end;
+      this.#heapRestsUntil = end + HEAP_RESTS * (end - now);
+    }
     this.#isHeapFull = readHeap() > heapShed;
   }
 

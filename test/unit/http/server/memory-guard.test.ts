@@ -6,7 +6,17 @@ const MIB = 1024 * 1024;
 
 function start(limit: number | undefined) {
   const clock = new FakeClock();
-  const state = { heap: 0.1, used: 10, live: 10, shrinkable: 0, collections: 0, fullCollections: 0, reads: 0, tight: 0 };
+  const state = {
+    heap: 0.1,
+    used: 10,
+    live: 10,
+    shrinkable: 0,
+    collections: 0,
+    fullCollections: 0,
+    reads: 0,
+    tight: 0,
+    pause: 0,
+  };
   const guard = new MemoryGuard({
     clock,
     limit,
@@ -20,6 +30,7 @@ function start(limit: number | undefined) {
     },
     collect: () => {
       state.collections++;
+      clock.pass(state.pause);
       state.used = state.live;
     },
     collectAll: () => {
@@ -134,6 +145,21 @@ test('during a flood, the heap is measured more often than once a second, but no
   await clock.advance(1);
   for (let i = 0; i < 10; i++) guard.onBytes(MIB);
   expect([guard.shortage, state.collections]).toEqual(['heap', 1]);
+});
+
+test('a full heap is short, but collected again only after four times the duration of the last collection', () => {
+  const { clock, state, guard } = start(undefined);
+  Object.assign(state, { heap: 0.86, pause: 300 });
+  guard.onBytes(MIB);
+  for (const [passed, collections] of [
+    [100, 1],
+    [1_000, 1],
+    [100, 2],
+  ] as const) {
+    clock.pass(passed);
+    guard.onBytes(MIB);
+    expect([guard.shortage, state.collections]).toEqual(['heap', collections]);
+  }
 });
 
 test('no timer is left after close', () => {
