@@ -20,7 +20,7 @@ export interface MemoryPressure {
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
 const MIN_HEAP_INTERVAL_MS: Milliseconds = 100;
 /**
- * A full heap is collected again after so many times the duration of the last collection. V8 ends a process that spends more than 60 % of the time
+ * A heap that a collection leaves full is collected again after so many times the duration of that collection. V8 ends a process that spends more than 60 % of the time
  * with four collections in a row which leave its heap nearly full.
  */
 const HEAP_RESTS = 4;
@@ -137,14 +137,11 @@ export class MemoryGuard implements MemoryPressure {
   #checkHeap(): void {
     const { clock, heapShed, readHeap, collect } = this.#parts;
     const now = clock.monotonic();
-    this.#heapCheckedAt = now;
-    if (readHeap() > heapShed && now >= this.#heapRestsUntil) {
-      collect();
-      const end = clock.monotonic();
-      this.#heapCheckedAt = end;
-      this.#heapRestsUntil = end + HEAP_RESTS * (end - now);
-    }
+    const collects = readHeap() > heapShed && now >= this.#heapRestsUntil;
+    if (collects) collect();
+    this.#heapCheckedAt = clock.monotonic();
     this.#isHeapFull = readHeap() > heapShed;
+    if (collects && this.#isHeapFull) this.#heapRestsUntil = this.#heapCheckedAt + HEAP_RESTS * (this.#heapCheckedAt - now);
   }
 
   #check(): void {
