@@ -9,6 +9,8 @@ export interface MemoryPressure {
   readonly workers: number;
   /** Large bodies are rejected. */
   readonly isTight: boolean;
+  /** Objects in use fill nearly as much of the heap as they may: idle connections are closed. */
+  readonly isHeapTight: boolean;
   /** The exhausted resource, if any: everything new is rejected. */
   readonly shortage: 'heap' | 'memory' | undefined;
   /** Counts received bytes, so that memory is measured more often than once a second during a flood. */
@@ -19,11 +21,15 @@ export interface MemoryPressure {
 
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
 const MIN_HEAP_INTERVAL_MS: Milliseconds = 100;
+/** The share of `heapShed` above which the heap is collected. */
+const HEAP_TIGHT = 0.9;
+/** If a collection leaves more than that, the next one for the heap is after so many times its duration. */
+const HEAP_RESTS = 10;
 /**
- * A heap that a collection leaves full is collected again after so many times the duration of that collection. V8 ends a process that spends more than 60 % of the time
- * with four collections in a row which leave its heap nearly full.
+ * After each collection, the next one waits so many times its duration. V8 ends a process that spends more than 60 % of the time with four collections in
+ * a row which leave its heap nearly full.
  */
-const HEAP_RESTS = 4;
+const RESTS = 1.5;
 /** A measurement takes about ten microseconds. */
 const CHECK_BYTES = 1024 * 1024;
 /** How far below `shed` garbage is collected: V8 does not collect buffers outside the heap soon enough. */
@@ -47,8 +53,10 @@ export class MemoryGuard implements MemoryPressure {
   #bytes = 0;
   #garbage = 0;
   #isHeapFull = false;
+  #isHeapTight = false;
   #heapCheckedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #heapRestsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
+  #restsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
@@ -97,6 +105,10 @@ export class MemoryGuard implements MemoryPressure {
     return limit !== undefined && this.#used > limit * shed;
   }
 
+  get isHeapTight(): boolean {
+    return this.#isHeapTight;
+  }
+
   get shortage(): 'heap' | 'memory' | undefined {
     if (this.#isHeapFull) return 'heap';
     return this.#isFull ? 'memory' : undefined;
@@ -136,12 +148,14 @@ export class MemoryGuard implements MemoryPressure {
   /** Garbage counts as used until it is collected. */
   #checkHeap(): void {
     const { clock, heapShed, readHeap, collect } = this.#parts;
-    const now = clock.monotonic();
-    const collects = readHeap() > heapShed && now >= this.#heapRestsUntil;
-    if (collects) collect();
+    const tight = heapShed * HEAP_TIGHT;
+    if (readHeap() > tight && clock.monotonic() >= this.#heapRestsUntil) {
+      const duration = this.#run(collect) ?? 0;
+      if (readHeap() > tight) this.#heapRestsUntil = clock.monotonic() + HEAP_RESTS * duration;
+    }
     this.#heapCheckedAt = clock.monotonic();
     this.#isHeapFull = readHeap() > heapShed;
-    if (collects && this.#isHeapFull) this.#heapRestsUntil = this.#heapCheckedAt + HEAP_RESTS * (this.#heapCheckedAt - now);
+    this.#isHeapTight = readHeap() > tight;
   }
 
   #check(): void {
@@ -152,6 +166,17 @@ export class MemoryGuard implements MemoryPressure {
     if (this.isTight) for (const shed of this.#sheds) shed();
   }
 
+  /** Returns how long the collection took; undefined: it is too early for one. */
+  #run(collect: () => void): Milliseconds | undefined {
+    const { clock } = this.#parts;
+    const startedAt = clock.monotonic();
+    if (startedAt < this.#restsUntil) return undefined;
+    collect();
+    const duration = clock.monotonic() - startedAt;
+    this.#restsUntil = startedAt + (1 + RESTS) * duration;
+    return duration;
+  }
+
   #collect(limit: number): void {
     const { clock, collect, collectAll, read } = this.#parts;
     // Collect before rejecting work because of garbage, even if the last collection freed little.
@@ -159,11 +184,10 @@ export class MemoryGuard implements MemoryPressure {
     const now = clock.monotonic();
     if (now - this.#collectedAt < interval) return;
     const before = this.#used;
+    const shrinks = this.#isFull || (this.isTight && now - this.#shrunkAt >= SHRINK_INTERVAL_MS);
+    if (this.#run(shrinks ? collectAll : collect) === undefined) return;
     this.#garbage = 0;
-    if (this.#isFull || (this.isTight && now - this.#shrunkAt >= SHRINK_INTERVAL_MS)) {
-      collectAll();
-      this.#shrunkAt = now;
-    } else collect();
+    if (shrinks) this.#shrunkAt = now;
     this.#used = read();
     this.#collectedAt = clock.monotonic();
     const isWorthwhile = before - this.#used > limit * WORTHWHILE;
@@ -176,6 +200,7 @@ export const NO_PRESSURE: MemoryPressure = {
   limit: undefined,
   workers: 1,
   isTight: false,
+  isHeapTight: false,
   shortage: undefined,
   onBytes: () => undefined,
   onGarbage: () => undefined,

@@ -107,7 +107,10 @@ export class PortClients {
       readonly clock: Clock;
       readonly onLimit: OnLimit;
       readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
-      readonly memory: Pick<MemoryPressure, 'isTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'>;
+      readonly memory: Pick<
+        MemoryPressure,
+        'isTight' | 'isHeapTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'
+      >;
     },
   ) {
     const isTls = tls !== undefined;
@@ -133,7 +136,7 @@ export class PortClients {
       maxPerClient: limits.maxConnectionsPerClient,
       toClient: ({ remoteAddress = '' }) => this.toClient(remoteAddress),
       onLimit,
-      isTight: () => memory.isTight,
+      isTight: () => memory.isTight || memory.isHeapTight,
       keptWhileTight: toKeptConnections(isTls, memory, tls?.clientCertificate !== undefined),
       onFirstRequest: () => memory.onBytes(FIRST_REQUEST_BYTES),
       onClosed: () => memory.onGarbage(bytes),

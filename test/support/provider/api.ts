@@ -86,6 +86,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
       workers: 1,
       shortage: undefined,
       isTight: false,
+      isHeapTight: false,
       onBytes: () => undefined,
       onGarbage: () => undefined,
     },

@@ -130,7 +130,7 @@ test('a heap above its share is short until it is below it again, and is collect
   expect(guard.shortage).toBeUndefined();
   await clock.advance(1_000);
   expect([guard.shortage, state.collections]).toEqual(['heap', 1]);
-  state.heap = 0.85;
+  state.heap = 0.76;
   await clock.advance(1_000);
   expect([guard.shortage, state.collections]).toEqual([undefined, 1]);
 });
@@ -147,18 +147,35 @@ test('during a flood, the heap is measured more often than once a second, but no
   expect([guard.shortage, state.collections]).toEqual(['heap', 1]);
 });
 
-test('a full heap is short, but collected again only after four times the duration of the last collection', () => {
+test('a heap that a collection leaves nearly full is collected again only after ten times its duration', () => {
   const { clock, state, guard } = start(undefined);
-  Object.assign(state, { heap: 0.86, pause: 300 });
-  guard.onBytes(MIB);
+  Object.assign(state, { heap: 0.8, pause: 300 });
   for (const [passed, collections] of [
     [100, 1],
-    [1_000, 1],
-    [100, 2],
+    [2_800, 1],
+    [200, 2],
   ] as const) {
     clock.pass(passed);
     guard.onBytes(MIB);
-    expect([guard.shortage, state.collections]).toEqual(['heap', collections]);
+    expect([guard.isHeapTight, guard.shortage, state.collections]).toEqual([true, undefined, collections]);
+  }
+  Object.assign(state, { heap: 0.7 });
+  clock.pass(100);
+  guard.onBytes(MIB);
+  expect([guard.isHeapTight, state.collections]).toEqual([false, 2]);
+});
+
+test('the next collection waits one and a half times as long as the last one took, whatever asks for it', () => {
+  const { clock, state, guard } = start(100);
+  Object.assign(state, { pause: 200, live: 70, used: 70 });
+  for (const [passed, collections] of [
+    [0, 1],
+    [200, 1],
+    [200, 2],
+  ] as const) {
+    clock.pass(passed);
+    guard.onGarbage(6);
+    expect(state.collections).toBe(collections);
   }
 });
 
