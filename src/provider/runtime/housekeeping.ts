@@ -13,7 +13,7 @@ import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
 import { isQueueBusy } from '../queue/store-budget.ts';
-import { reportLoss, type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
+import { reportLoss, type TelemetryParts } from '../telemetry/hooks.ts';
 
 const PRUNE_INTERVAL_MS: Milliseconds = 60_000;
 /** Small steps, so that accepting and delivering never wait for long. */
@@ -140,13 +140,9 @@ export class Housekeeping {
     });
     const endpoints = registry.list();
     // Those of the config only: the others share a label.
-    const named = endpoints.filter(({ source }) => source === 'config');
-    const ids = named.map(({ id }) => id);
+    const ids = endpoints.flatMap(({ id, source }) => (source === 'config' ? id : []));
     const backlogs = await queue.backlogs(ids, now);
-    for (const [index, backlog] of backlogs.entries()) {
-      const endpoint = named[index];
-      if (endpoint !== undefined) metrics.backlog(toLabel(endpoint), backlog);
-    }
+    for (const [i, id] of ids.entries()) metrics.backlog(id, backlogs[i] ?? { waiting: 0 });
     const enabled = endpoints.filter((endpoint) => endpoint.disabled === undefined);
     const failingCount = failing.count(enabled.map(({ id }) => id));
     const disabled = endpoints.length - enabled.length;

@@ -4,8 +4,7 @@ import pg from 'pg';
 import { type Clock, type Milliseconds, pause } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { offEvent, onEvent } from '../../../core/safe-events.ts';
-import type { PostgresTarget } from '../../../state/postgres.ts';
-import { repeatTransaction, toClientConfig, toPostgresError } from '../../../state/postgres.ts';
+import { type PostgresTarget, repeatTransaction, toClientConfig, toPostgresError } from '../../../state/postgres.ts';
 import type { Columns, ColumnType, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
 

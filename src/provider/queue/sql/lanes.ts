@@ -2,8 +2,7 @@
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { INBOX_PREFIX } from '../../events/event.ts';
 import type { EndpointBacklog, InboxBacklog, LaneState, QueueBounds, QueueStats } from '../delivery-queue.ts';
-import type { LaneChange, LaneRow, Stored, TenantChange } from './database.ts';
-import { findOne, type Sql } from './database.ts';
+import { findOne, type LaneChange, type LaneRow, type Sql, type Stored, type TenantChange } from './database.ts';
 import { RANKS } from './schema.ts';
 
 export class LaneChanges {

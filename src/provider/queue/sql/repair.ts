@@ -9,8 +9,7 @@ import {
   type RepairAction,
 } from '../delivery-queue.ts';
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
-import type { LaneRow } from './database.ts';
-import { findOne, type Parameter, type Sql } from './database.ts';
+import { findOne, type LaneRow, type Parameter, type Sql } from './database.ts';
 import { lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';

@@ -1,7 +1,6 @@
 /** Records what attempts led to. */
 import type { Position, SettleMessage } from '../messages.ts';
-import type { LaneRow } from './database.ts';
-import { type Parameter, type Sql, toColumns } from './database.ts';
+import { type LaneRow, type Parameter, type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 

@@ -41,7 +41,7 @@ export function createUnpacker([packed = new ArrayBuffer(0), ...large]: readonly
   };
 }
 
-/** The writes, with their places in the batch. */
+/** The writes, with views of their bodies, and their places in the batch. */
 function findWrites(store: Store, operations: readonly Operation[], bodies: ArrayBuffer): (Task & { readonly index: number })[] {
   const writes: (Task & { readonly index: number })[] = [];
   let offset = 0;
@@ -49,10 +49,13 @@ function findWrites(store: Store, operations: readonly Operation[], bodies: Arra
   for (let index = 0; index < operations.length; index++) {
     const operation = operations[index] as Operation;
     if (!store.isWrite(operation)) continue;
-    const lengths: number[] = [];
-    if (operation.kind === 'append') for (const { bodyLength } of operation.events) lengths.push(bodyLength);
-    writes.push({ index, operation, bodies: splitBytes(bodies, lengths, offset) });
-    for (const length of lengths) offset += length;
+    const own: Buffer[] = [];
+    if (operation.kind === 'append')
+      for (const { bodyLength } of operation.events) {
+        own.push(Buffer.from(bodies, offset, bodyLength));
+        offset += bodyLength;
+      }
+    writes.push({ index, operation, bodies: own });
   }
   return writes;
 }
@@ -69,15 +72,4 @@ export function packBytes(bodies: readonly Uint8Array[]): ArrayBuffer {
     offset += body.length;
   }
   return packed;
-}
-
-/** Views of `packed`, from `offset`. */
-function splitBytes(packed: ArrayBuffer, lengths: readonly number[], offset = 0): Buffer[] {
-  let at = offset;
-  const views: Buffer[] = [];
-  for (const length of lengths) {
-    views.push(Buffer.from(packed, at, length));
-    at += length;
-  }
-  return views;
 }
