@@ -86,7 +86,7 @@ test('a delivery whose event is erased after it was found is not taken, and does
       const value = Reflect.get(target, name, target);
       if (typeof value !== 'function') return value;
       return async (statement: string, ...others: unknown[]) => {
-        if (statement.includes('p.body')) await store.write([erase]);
+        if (statement.includes('FROM payload')) await store.write([erase]);
         return value.call(target, statement, ...others);
       };
     },
