@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import type { TakeOnly } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
+import { appendMany, PROVEN, settled } from '../support/queue/events.ts';
+import { holdLanes } from '../support/queue/lanes.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 
 /** What every store of endpoints keeps to. */
@@ -73,6 +76,36 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
       expect(await endpoints.remove('ep_1', 2)).toBe(true);
       expect(await endpoints.remove('ep_1', 2)).toBe(false);
       expect(await endpoints.list()).toEqual([]);
+    });
+
+    test('gives the version of an endpoint and of its state, also with each delivery that is taken', async () => {
+      const queue = await open();
+      const { endpoints } = queue;
+      const lanes = holdLanes(queue);
+      const most = 2 ** 47 - 1;
+      const takeVersions = async (only?: TakeOnly): Promise<number[]> => {
+        await appendMany(queue, 2, 'ep_1');
+        const { lane, end } = await lanes.next('ep_1');
+        const taken = await lane.take(9, queue.clock.now(), only);
+        await lane.settle(
+          taken.map((delivery) => settled(delivery, { kind: 'delivered' })),
+          PROVEN,
+        );
+        end();
+        return taken.map(({ version }) => version);
+      };
+      expect([await endpoints.readVersion('ep_1'), await takeVersions()]).toEqual([0, [0, 0]]);
+      await endpoints.put({ id: 'ep_1', version: most, json: '{}' });
+      await endpoints.put({ id: 'ep_2', version: 3, json: '{}' });
+      expect([await endpoints.readVersion('ep_1'), await takeVersions()]).toEqual([most, [most, most]]);
+      await endpoints.put({ id: 'config:ep_1', version: most - 1, json: '{}' });
+      expect([await endpoints.readVersion('ep_1'), await takeVersions('fresh')]).toEqual([
+        2 * most - 1,
+        Array(2).fill(2 * most - 1),
+      ]);
+      await endpoints.remove('ep_1');
+      expect([await endpoints.readVersion('ep_1'), await takeVersions('first')]).toEqual([most - 1, [most - 1, most - 1]]);
+      await lanes.stop();
     });
 
     test('calls listeners of other replicas after a change, until they stop listening', async ({ skip }) => {

@@ -50,6 +50,7 @@ export function toDelivery(over: Partial<Delivery> = {}): Delivery {
     createdAt: 0,
     attempt: 0,
     tries: 0,
+    version: 0,
     isReplay: false,
     due: 0,
     body: Buffer.from(JSON.stringify({ type: 'invoice.paid', id: event, created: 1, data: { note: 'Grüße 🎉' } })),

@@ -48,7 +48,14 @@ export function define<Query = undefined, Body = undefined>({ body, handle, ...o
   return (parts: OperationParts): Operation => {
     const maxBytes = body?.toMaxBytes?.(parts.settings.maxEventSize) ?? MAX_SMALL_BODY;
     const bounded = body && { body: { ...body, maxBytes } };
-    return defineOperation<Query, Body>({ ...operation, ...bounded, handle: (request) => handle(request, toOpen(parts)) });
+    const run = async (request: ApiRequest<Query, Body>): Promise<ApiResponse> => {
+      const { registry } = toOpen(parts);
+      const { endpoint, receiver = endpoint } = request.params;
+      // While the store is down, what this replica knows has to do.
+      if (receiver !== undefined) await registry.catchUp(receiver).catch(() => undefined);
+      return handle(request, parts);
+    };
+    return defineOperation<Query, Body>({ ...operation, ...bounded, handle: run });
   };
 }
 

@@ -80,6 +80,7 @@ export const ENDPOINT_OPERATIONS = [
       const key = toKey(secret, parts);
       if (errors.length > 0) return toInvalid(errors);
       if ('status' in key) return key;
+      await registry.catchUp(id);
       const now = clock.now();
       // Otherwise the owner of the new endpoint would get events that were for the one before.
       const [backlog] = await queue.backlogs([id], now);

@@ -60,13 +60,17 @@ export function isSameEndpoint(a: EndpointIdentity, b: EndpointIdentity): boolea
   return a.url === b.url && a.tenant === b.tenant && a.enabledAt === b.enabledAt;
 }
 
+/** The store IDs of the states of config endpoints; no endpoint ID contains a colon. */
+export const STATE_PREFIX = 'config:';
+
 const identities = new WeakMap<Endpoint, string>();
 
-/** A digest of the URL, which can contain secrets, and of the tenant. */
+/** A digest of the URL, which can contain secrets, and of the tenants. */
 export function toIdentity(endpoint: Endpoint): string {
   const known = identities.get(endpoint);
   if (known !== undefined) return known;
-  const id = hash('sha256', JSON.stringify([endpoint.url, endpoint.tenant]), 'base64url').slice(0, 16);
+  const receiver = [endpoint.url, endpoint.allTenants ? '*' : endpoint.tenant];
+  const id = hash('sha256', JSON.stringify(receiver), 'base64url').slice(0, 16);
   identities.set(endpoint, id);
   return id;
 }
@@ -103,6 +107,8 @@ export interface RoutedEvent {
 /** Looks up endpoints without I/O; changes are written through to the store, and changes by other replicas arrive within seconds. */
 export interface EndpointRegistry {
   get(id: string): Endpoint | undefined;
+  /** Reads the store if it has, or had, another version of the endpoint: another replica changed it. `version`: as the caller read it, if it did. */
+  catchUp?(id: string, version?: number): Promise<void>;
   /** Whether an endpoint that is unknown here may be known to another replica, or later: its deliveries wait. */
   isElsewhere?(id: string): boolean;
   list(): readonly Endpoint[];
@@ -126,6 +132,8 @@ export interface StoredEndpoint {
 export interface EndpointStore {
   /** A page of those after this ID, in the order of the store; empty: no more. */
   list(after?: string): Promise<readonly StoredEndpoint[]>;
+  /** Of an endpoint of the API and of the state of one of the config with this ID: the sum of both. 0: none is stored. */
+  readVersion(id: string): Promise<number>;
   /** Stores if the stored version is `replaced` (undefined: not stored); otherwise returns false and changes nothing. */
   put(endpoint: StoredEndpoint, replaced?: number): Promise<boolean>;
   /** Returns false if it was not stored, or not in this version. */

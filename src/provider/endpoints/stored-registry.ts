@@ -13,6 +13,7 @@ import {
   isSameEndpoint,
   type RoutedEvent,
   type SigningKey,
+  STATE_PREFIX,
   type Target,
 } from './endpoint.ts';
 import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
@@ -52,8 +53,6 @@ interface Stored {
 
 type Change = Omit<Stored, 'version'>;
 
-/** The store IDs of the states of config endpoints; no endpoint ID contains a colon. */
-const STATE_PREFIX = 'config:';
 const MAX_TRIES = 20;
 /** After a change by another replica that could not be read, because the store was down. */
 const RETRY_MS: Milliseconds = 5_000;
@@ -89,8 +88,9 @@ export class StoredRegistry implements EndpointRegistry {
   #sorted: readonly Endpoint[] = [];
   /** Store IDs that this replica changed since the latest list was requested: the list may not have these changes yet. */
   #written = new Set<string>();
-  #reloading: Promise<void> | undefined;
-  #isOutdated = false;
+  #reloading = Promise.resolve();
+  /** One that did not begin. */
+  #next: Promise<void> | undefined;
   #stopListening = (): void => undefined;
   #cancelFollowing: CancelTimer | undefined;
   #cancelReencryption: CancelTimer | undefined;
@@ -161,11 +161,19 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Reads the store again; calls during a reload share the next one. */
   reload(): Promise<void> {
-    this.#isOutdated = true;
-    this.#reloading ??= this.#reload().finally(() => {
-      this.#reloading = undefined;
-    });
-    return this.#reloading;
+    this.#next ??= this.#reloading = this.#reloading
+      .catch(() => undefined)
+      .then(() => {
+        this.#next = undefined;
+        return this.#reload();
+      });
+    return this.#next;
+  }
+
+  async catchUp(id: string, version?: number): Promise<void> {
+    const stored = version ?? (await this.#parts.store.readVersion(id));
+    const known = (this.#stored.get(id)?.version ?? 0) + (this.#stored.get(`${STATE_PREFIX}${id}`)?.version ?? 0);
+    if (stored !== known) await this.reload();
   }
 
   get(id: string): Endpoint | undefined {
@@ -217,9 +225,7 @@ export class StoredRegistry implements EndpointRegistry {
   /** Stores a new endpoint; returns false if the ID is in use. */
   async create(id: string, record: EndpointRecord): Promise<boolean> {
     if (this.#endpoints.has(id) || this.#stored.has(id)) return false;
-    const isStored = await this.#put(id, this.#encode(id, record));
-    if (!isStored) await this.reload();
-    return isStored;
+    return this.#put(id, this.#encode(id, record));
   }
 
   /** Applies `change` to the current record, again if another replica was faster. `change` returns undefined to leave it as it is. */
@@ -244,15 +250,14 @@ export class StoredRegistry implements EndpointRegistry {
     const found = this.isElsewhere(id) ? this.#stored.get(id) : this.find(id);
     if (found === undefined) return 'not_found';
     if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
-    const isRemoved = await this.#parts.store.remove(id, expectedVersion);
-    if (!isRemoved && expectedVersion !== undefined) {
+    if (!(await this.#parts.store.remove(id, expectedVersion))) {
       await this.reload();
       return this.find(id) === undefined ? 'not_found' : 'version_mismatch';
     }
     this.#written.add(id);
     this.#keep(id, undefined);
     this.#rebuild([id]);
-    return isRemoved ? 'changed' : 'not_found';
+    return 'changed';
   }
 
   /** Another replica changed an endpoint: reads the store soon, and again later if that fails. */
@@ -389,26 +394,19 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   async #reload(): Promise<void> {
-    while (this.#isOutdated) {
-      this.#isOutdated = false;
-      this.#written = new Set();
-      const changed: string[] = [];
-      const isOpen = this.#cancelReencryption !== undefined;
-      try {
-        await this.#readAll(changed, isOpen);
-      } catch (thrown) {
-        // If the start fails, they are not built: there may be no memory for it.
-        if (isOpen) this.#serveChanged(changed, isOpen);
-        throw thrown;
-      }
-      this.#serveChanged(changed, isOpen);
+    this.#written = new Set();
+    const changed: string[] = [];
+    const isOpen = this.#cancelReencryption !== undefined;
+    let isRead = false;
+    try {
+      await this.#readAll(changed, isOpen);
+      isRead = true;
+    } finally {
+      // If the start fails, they are not built: there may be no memory for it.
+      if (changed.length > 0 && (isRead || isOpen)) this.#rebuild(changed);
+      // Those that are found at the start prevent it.
+      if (isOpen) this.#reportSealed(changed);
     }
-  }
-
-  #serveChanged(ids: readonly string[], isOpen: boolean): void {
-    if (ids.length > 0) this.#rebuild(ids);
-    // Those that are found at the start prevent it.
-    if (isOpen) this.#reportSealed(ids);
   }
 
   /** In pages. The store reports what others change meanwhile. */

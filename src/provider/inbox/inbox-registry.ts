@@ -65,6 +65,8 @@ export class InboxRegistry implements EndpointRegistry {
     return [...this.#registry.list(), ...[...this.#used].flatMap((id) => this.get(id) ?? [])];
   }
 
+  catchUp = async (id: string, version: number): Promise<void> => this.#registry.catchUp?.(id, version);
+
   route: EndpointRegistry['route'] = (event) => this.#registry.route(event);
 
   routeOperational: EndpointRegistry['routeOperational'] = (type, tenant) => this.#registry.routeOperational(type, tenant);

@@ -4,16 +4,18 @@ import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
 import type { Waiting } from '../../core/wait-line.ts';
 import { type AttemptResult, withJitter } from '../attempt/attempt.ts';
-import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
+import { type Endpoint, isForTenant, toIdentity } from '../endpoints/endpoint.ts';
 import {
   type Delivery,
   FRESH_MS,
   type Lane,
+  type LaneAbsence,
   type LaneResult,
   type LaneState,
   type SettledDelivery,
   type TakeOnly,
 } from '../queue/delivery-queue.ts';
+import { isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';
 import { endAttempt, type LaneContext } from './end-attempt.ts';
 import {
   isBreakerOpen,
@@ -49,6 +51,8 @@ const MAX_FRESH_POLL_MS = 200;
 const MIN_GIVE_WAY_MS = 1_000;
 /** ... and so much older, to another one that was not tried yet. */
 const MAX_GIVE_WAY_MS = 3_000;
+/** Then it ends, although others may be due: each take passes over them. */
+const MAX_LEFT = 64;
 /** A delivery takes this besides its body and metadata. */
 const DELIVERY_OVERHEAD_BYTES = 1_024;
 
@@ -72,6 +76,10 @@ export class LaneRun {
   /** Without those that only have to be settled; the oldest first. */
   readonly #attempts = new Set<InFlight>();
   #state: LaneState;
+  /** Of replicas that serve deliveries of other tenants, because their config gives the endpoint another one. */
+  #absence: LaneAbsence | undefined;
+  /** Such deliveries that were taken: they stay due when the run ends. */
+  #left = 0;
   /** Taken, and not yet started. */
   readonly #taken: Delivery[] = [];
   /** Started, and not yet durably settled: so a crash repeats at most as many attempts as the endpoint may have at once. */
@@ -92,7 +100,8 @@ export class LaneRun {
   #nextFreshTakeAt: Milliseconds = 0;
   #freshPoll: Milliseconds = MIN_FRESH_POLL_MS;
   #poll: Milliseconds = MIN_POLL_MS;
-  #isDisabling = false;
+  /** The endpoint is being disabled, or the lane is left to others. */
+  #isEnding = false;
   /** The slice is over: timers can be a little early. */
   #isOver = false;
   #failure: { readonly error: unknown } | undefined;
@@ -108,6 +117,7 @@ export class LaneRun {
     this.#clock = context.clock;
     this.#lane = lane;
     this.#tenant = endpoint.tenant;
+    this.#absence = lane.state?.absence;
     this.#state = toCurrentState(lane.state, endpoint);
   }
 
@@ -120,6 +130,7 @@ export class LaneRun {
       this.#isOver = false;
       this.#endSlice();
       ({ notBefore } = await this.#serve());
+      this.#isEnding ||= this.#left > 0;
       this.#returnTaken();
       await this.#drain(notBefore);
     } while (this.#inFlight > 0);
@@ -127,7 +138,10 @@ export class LaneRun {
     this.#cancelDrain?.();
     this.#endSlice();
     if (this.#failure !== undefined) throw this.#failure.error;
-    return { notBefore: toPause(this.#state, this.#clock.now()) ?? notBefore };
+    const resumeAt = toPause(this.#state, this.#clock.now()) ?? notBefore;
+    if (this.#left === 0 || this.#absence === undefined) return { notBefore: resumeAt };
+    await this.#lane.settle([], { ...this.#state, absence: { ...this.#absence, seenAt: this.#clock.now() } });
+    return leaveLane(this.#context, resumeAt);
   }
 
   #endSlice(): void {
@@ -184,7 +198,7 @@ export class LaneRun {
     const delivery = fresh ?? this.#findNext(limits);
     if (delivery !== this.#slotFor) this.#dropSlot();
     if (delivery === undefined) return this.#take(limits);
-    if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
+    if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery, endpoint);
     const { slots } = this.#context;
     const kind = slots.toKind(endpoint.id, toHealth(this.#state));
     const request = { endpoint: endpoint.id, tenant: this.#tenant, kind, bytes: toBytes(delivery) };
@@ -273,7 +287,7 @@ export class LaneRun {
 
   /** Starts nothing more, even while attempts are in flight. */
   get #isStopped(): boolean {
-    return this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
+    return this.#isEnding || this.#failure !== undefined || this.#lane.signal.aborted;
   }
 
   async #take({ concurrency, suspects, others, fresh }: Limits): Promise<Step> {
@@ -301,7 +315,7 @@ export class LaneRun {
   async #takeInto(reserved: number, only: TakeOnly | undefined): Promise<number> {
     let bytes = 0;
     try {
-      const deliveries = await this.#lane.take(reserved, this.#clock.now(), only);
+      const deliveries = await takeDue(this.#context, this.#lane, reserved, only);
       for (const delivery of deliveries) bytes += toBytes(delivery);
       this.#taken.push(...deliveries);
       return deliveries.length;
@@ -357,10 +371,15 @@ export class LaneRun {
   }
 
   /** Its event is of another tenant: the config gave the endpoint another one since then, or the endpoint was deleted and created again. */
-  #skip(delivery: Delivery): Step {
+  #skip(delivery: Delivery, endpoint: Endpoint): Step {
     this.#dropSlot();
     this.#taken.splice(this.#taken.indexOf(delivery), 1);
     this.#context.budget.release(toBytes(delivery), this.#tenant);
+    this.#absence = toAbsence(this.#absence, toIdentity(endpoint), this.#clock.now());
+    if (endpoint.source === 'config' && !isAbandoned(this.#absence, delivery.due)) {
+      if (++this.#left === MAX_LEFT) this.#isEnding = true;
+      return 'more';
+    }
     this.#inFlight++;
     this.#context.hooks.onSkipped(this.#lane.endpoint, 1);
     const { event, attempt } = delivery;
@@ -385,7 +404,7 @@ export class LaneRun {
       const end = endAttempt(this.#context, this.#state, { endpoint, delivery, result, gaveWay });
       const { state, settled, before, isDisabling } = end;
       this.#state = state;
-      this.#isDisabling ||= isDisabling;
+      this.#isEnding ||= isDisabling;
       if (before !== undefined) await before;
       this.#settleSoon(settled);
     } catch (error) {

@@ -36,6 +36,8 @@ export type DeliveryState = (typeof DELIVERY_STATES)[number];
 export interface Delivery {
   readonly event: string;
   readonly endpoint: string;
+  /** Of the endpoint when the delivery was taken: see `EndpointStore.readVersion`. */
+  readonly version: number;
   readonly type: string;
   readonly tenant?: string | undefined;
   readonly createdAt: EpochMilliseconds;
@@ -121,13 +123,14 @@ export interface LaneState {
   readonly since: EpochMilliseconds;
   /** `toIdentity` of the endpoint; another one resets the state, too. */
   readonly identity?: string | undefined;
-  /** Removed by the next run of a replica that can serve the endpoint. */
+  /** Removed by the next run of a replica that knows another endpoint of this ID, or any if it is `unknown`. */
   readonly absence?: LaneAbsence | undefined;
 }
 
-/** All runs of the lane in this time, on any replica, found the endpoint disabled, or did not know it. */
+/** All runs of the lane in this time, on any replica, left deliveries to the others. */
 export interface LaneAbsence {
-  readonly kind: 'disabled' | 'unknown';
+  /** `unknown`: the endpoint is. Otherwise it has another tenant here than the deliveries, and this is its identity. */
+  readonly kind: string;
   readonly since: EpochMilliseconds;
   readonly seenAt: EpochMilliseconds;
 }

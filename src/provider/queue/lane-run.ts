@@ -137,7 +137,7 @@ export class LaneRun implements Lane {
 }
 
 function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {
-  const { event, type, createdAt, attempt, tries, isReplay, due, metadata } = taken;
+  const { event, version, type, createdAt, attempt, tries, isReplay, due, metadata } = taken;
   const { tenant } = taken.facts;
-  return { event, endpoint, type, tenant, createdAt, attempt, tries, isReplay, due, body, metadata };
+  return { event, endpoint, version, type, tenant, createdAt, attempt, tries, isReplay, due, body, metadata };
 }

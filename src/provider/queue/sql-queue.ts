@@ -96,6 +96,7 @@ class SqlQueue implements DeliveryQueue {
   readonly clock: Clock;
   readonly endpoints: EndpointStore = {
     list: (after = '') => this.#store.call('listEndpoints', { after }),
+    readVersion: (id) => this.#store.call('endpointVersion', { id }),
     put: (endpoint, replaced) => this.#changeEndpoints(this.#store.call('putEndpoint', { endpoint, replaced })),
     remove: (id, version) => this.#changeEndpoints(this.#store.call('removeEndpoint', { id, version })),
     onChange: (listener) => {

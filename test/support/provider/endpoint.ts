@@ -43,6 +43,7 @@ export function aDelivery(event: string, overrides: Partial<Delivery> = {}): Del
     createdAt: 1_800_000_000_000,
     attempt: 0,
     tries: 0,
+    version: 0,
     isReplay: false,
     due: 1_800_000_000_000,
     body: Buffer.from('{}'),

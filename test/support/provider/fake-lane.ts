@@ -157,6 +157,19 @@ export class FakeRegistry implements EndpointRegistry {
   readonly endpoints = new Map<string, Endpoint>();
   readonly disabled: (readonly [id: string, reason: DisabledReason])[] = [];
   operational: readonly Target[] = [];
+  /** What another replica stored: it is known once a delivery was taken with this version. */
+  stored: { readonly version: number; readonly endpoint?: Endpoint } | undefined;
+  /** If set, the store cannot be read. */
+  failure: Error | undefined;
+
+  async catchUp(id: string, version?: number): Promise<void> {
+    const { stored } = this;
+    if (stored === undefined || stored.version !== version) return;
+    if (this.failure !== undefined) throw this.failure;
+    this.stored = undefined;
+    if (stored.endpoint === undefined) this.endpoints.delete(id);
+    else this.set(stored.endpoint);
+  }
 
   set(endpoint: Endpoint): void {
     this.endpoints.set(endpoint.id, endpoint);

@@ -43,6 +43,12 @@ export class MemoryEndpointStore implements EndpointStore {
     return list.slice(0, this.pageSize);
   }
 
+  async readVersion(id: string): Promise<number> {
+    const found = [this.stored.get(id), this.stored.get(`config:${id}`)];
+    await this.#respond();
+    return found.reduce((sum, stored) => sum + (stored?.version ?? 0), 0);
+  }
+
   async put(endpoint: StoredEndpoint, replaced?: number): Promise<boolean> {
     await this.#respond();
     if (this.stored.get(endpoint.id)?.version !== replaced) return false;

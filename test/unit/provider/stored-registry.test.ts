@@ -350,3 +350,44 @@ test('lists endpoints sorted by ID, after any changes', async () => {
   }
   expect(registry.list().map(({ id }) => id)).toEqual([...expected, 'c150'].toSorted());
 });
+
+describe('catching up', () => {
+  test('reads the store if another replica changed the endpoint or its state, and only then', async () => {
+    const one = await open();
+    const two = await open(new MemoryEndpointStore(one.store));
+    two.registry.replaceConfig([toConfigEndpoint('named')], DEFAULTS);
+    one.registry.replaceConfig([toConfigEndpoint('named')], DEFAULTS);
+    await one.registry.create('a', toRecord());
+    expect(two.registry.get('a')).toBeUndefined();
+    await two.registry.catchUp('a');
+    expect(two.registry.get('a')).toBeDefined();
+    const { lists } = two.store;
+    await two.registry.catchUp('a');
+    await two.registry.catchUp('named', 0);
+    expect(two.store.lists).toBe(lists);
+    await one.registry.disable('named', 'manual', NOW);
+    await two.registry.catchUp('named', await one.store.readVersion('named'));
+    expect(two.registry.get('named')?.disabled).toBeDefined();
+    await one.registry.remove('a');
+    await two.registry.catchUp('a', 0);
+    expect(two.registry.get('a')).toBeUndefined();
+  });
+
+  test('waits for one read that begins later, however often others ask meanwhile', async () => {
+    const { registry, store } = await open();
+    const { lists } = store;
+    let isOver = false;
+    const waiting = registry.reload().then(() => {
+      isOver = true;
+    });
+    const others: Promise<void>[] = [];
+    while (!isOver && others.length < 100) {
+      others.push(registry.reload());
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await waiting;
+    expect(others.length).toBeLessThan(20);
+    await Promise.all(others);
+    expect(store.lists - lists).toBeLessThan(5);
+  });
+});

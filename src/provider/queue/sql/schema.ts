@@ -1,5 +1,6 @@
 /** The tables of the queue. */
 import { SidegateError } from '../../../core/errors.ts';
+import { STATE_PREFIX } from '../../endpoints/endpoint.ts';
 import { type Dialect, findOne, type Sql } from './database.ts';
 
 /** States of a delivery. `DUE` is due now or later; `BLOCKED` waits behind an earlier one with the same order key. Both are `waiting` outside. */
@@ -14,6 +15,11 @@ export const FIRST = 0;
 export const FIRST_OF_FAILING_TYPE = 1;
 export const AGAIN = 2;
 export const RANKS = [FIRST, FIRST_OF_FAILING_TYPE, AGAIN] as const;
+
+/** For `EndpointStore.readVersion`, twice with its parameter. PostgreSQL needs longer to plan a sum. */
+export const ENDPOINT_VERSION = ['?', `'${STATE_PREFIX}' || ?`]
+  .map((id) => `coalesce((SELECT version FROM endpoint WHERE id = ${id}), 0)`)
+  .join(' + ');
 
 /** For events without a tenant. */
 export const NO_TENANT = '';

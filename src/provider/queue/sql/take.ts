@@ -3,7 +3,7 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { FRESH_MS, type TakeOnly } from '../delivery-queue.ts';
 import type { TakenMessage } from '../messages.ts';
 import type { Sql } from './database.ts';
-import { AGAIN, BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, RANKS, toTenant } from './schema.ts';
+import { AGAIN, BLOCKED, DUE, ENDPOINT_VERSION, FIRST, FIRST_OF_FAILING_TYPE, RANKS, toTenant } from './schema.ts';
 import type { Settle } from './settle.ts';
 
 /** `run` numbers the run of the lane: deliveries that an earlier run took can be taken again. */
@@ -17,7 +17,7 @@ interface Take {
   readonly returned: readonly number[];
 }
 
-interface DueRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'due', number>> {
+interface DueRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'due' | 'version', number>> {
   readonly order_key: string | null;
 }
 
@@ -38,15 +38,13 @@ interface TakenByRun {
   last: Promise<unknown>;
 }
 
-interface Found {
-  readonly rows: readonly TakenRow[];
-  /** When the next delivery is due that is not taken. */
-  readonly next: number | undefined;
-}
-
 const LAST_RANKS = { all: AGAIN, first: FIRST, untried: FIRST_OF_FAILING_TYPE, fresh: FIRST_OF_FAILING_TYPE } as const;
-/** By the name of the lane: it has another number if it was removed while it had no delivery, and a number another lane if a failover lost it. */
-const WAITING = `SELECT event, lane, rank, due, order_key FROM delivery WHERE lane = (SELECT num FROM lane WHERE name = ?) AND state = ${DUE}`;
+/**
+ * By the name of the lane: it has another number if it was removed while it had no delivery, and a number another lane if a failover lost it. Those
+ * who accepted the deliveries of one snapshot knew no newer version of the endpoint than it has.
+ */
+const WAITING = `SELECT event, lane, rank, due, order_key, ${ENDPOINT_VERSION} AS version FROM delivery
+  WHERE lane = (SELECT num FROM lane WHERE name = ?) AND state = ${DUE}`;
 /** The first deliveries of a lane ... */
 const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 /** ... and of each rank: some that are not due precede those of the next rank. */
@@ -94,28 +92,30 @@ export class Taker {
   }
 }
 
-async function takeFor(sql: Sql, operation: Take, taken: TakenByRun): Promise<Found> {
-  const { endpoint, limit, now } = operation;
+/** With `next`: when the next delivery is due that is not taken. */
+async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
+  const { limit, now } = operation;
   const { keys } = taken;
+  const names = Array<string>(3).fill(operation.endpoint);
   for (const seq of operation.returned) keys.delete(seq);
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
   const most = limit + 2 * keys.size + 1;
   if (operation.only === 'fresh') return takeFresh(sql, operation, taken, most);
-  const first = await sql.all<DueRow>(FIND, [endpoint, most]);
+  const first = await sql.all<DueRow>(FIND, [...names, most]);
   let { picked, next } = pick(first, operation, keys);
   if (first.length === most && picked.length === limit) next = now;
   else if (first.length === most) {
-    const parameters = RANKS.flatMap(() => [endpoint, most]);
+    const parameters = RANKS.flatMap(() => [...names, most]);
     ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
   return { rows: await readPicked(sql, picked, keys), next };
 }
 
-async function takeFresh(sql: Sql, { endpoint, limit, now }: Take, { keys }: TakenByRun, most: number): Promise<Found> {
+async function takeFresh(sql: Sql, { endpoint, limit, now }: Take, { keys }: TakenByRun, most: number) {
   const busy = new Set(keys.values());
   const picked: DueRow[] = [];
   for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
-    for (const row of await sql.all<DueRow>(FIND_FRESH, [endpoint, rank, now - FRESH_MS, now, most])) {
+    for (const row of await sql.all<DueRow>(FIND_FRESH, [endpoint, endpoint, endpoint, rank, now - FRESH_MS, now, most])) {
       const { event, order_key: key } = row;
       if (picked.length >= limit || keys.has(event) || (key !== null && busy.has(key))) continue;
       picked.push(row);
@@ -151,10 +151,10 @@ async function readPicked(sql: Sql, picked: readonly DueRow[], keys: TakenByRun[
   for (const row of await sql.each<TakenRow | { readonly body: null }>(READ, { seq: 'integer', lane: 'integer' }, seqs))
     if (row.body !== null) bySeq.set(row.seq, row);
   const rows: TakenRow[] = [];
-  for (const { event } of picked) {
+  for (const { event, version } of picked) {
     const row = bySeq.get(event);
     if (row === undefined) continue;
-    rows.push(row);
+    rows.push({ ...row, version });
     keys.set(event, row.order_key);
   }
   return rows;

@@ -34,6 +34,7 @@ async function startSender() {
     attempt: 0,
     tries: 0,
     isReplay: false,
+    version: 0,
     due: 0,
     body: Buffer.alloc(0),
     metadata,

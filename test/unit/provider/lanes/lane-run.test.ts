@@ -43,6 +43,138 @@ async function endOne(status = 200, at = 0): Promise<void> {
   await settle();
 }
 
+describe('an endpoint that another replica changed', () => {
+  test('gets what is taken with its new version at its new URL', async () => {
+    lane.add(1, { version: 7 });
+    scene.registry.stored = { version: 7, endpoint: anEndpoint('acme', { url: 'https://new.example/' }) };
+    await start();
+    expect(scene.sender.inFlight.map(({ endpoint }) => endpoint.url)).toEqual(['https://new.example/']);
+  });
+
+  test('gets nothing that is taken after it was deleted', async () => {
+    lane.add(2);
+    await start();
+    scene.registry.stored = { version: 0 };
+    lane.add(2, { version: 0 });
+    await endOne();
+    await endOne();
+    await clock.advance(30_000);
+    expect(scene.sender.started).toHaveLength(2);
+    expect(lane.deliveries).toHaveLength(2);
+  });
+
+  test('gets nothing while the store cannot be read', async () => {
+    lane.add(1, { version: 7 });
+    scene.registry.stored = { version: 7, endpoint: anEndpoint('acme', { url: 'https://new.example/' }) };
+    scene.registry.failure = new Error('no store');
+    await expect(scene.run(lane)).rejects.toThrow('no store');
+    expect(scene.sender.started).toEqual([]);
+    scene.registry.failure = undefined;
+    await start();
+    expect(scene.sender.inFlight.map(({ endpoint }) => endpoint.url)).toEqual(['https://new.example/']);
+  });
+});
+
+describe('an endpoint whose config has another tenant than a delivery', () => {
+  const GRACE_MS = 15 * 60_000;
+  const older = { tenant: 't1', source: 'config' } as const;
+  const newer = { tenant: 't2', source: 'config' } as const;
+  const kinds = (of: FakeLane): string[] => of.kinds.filter((kind) => kind !== 'postponed');
+
+  /** A replica whose endpoint has this tenant, and accepts everything. */
+  function startReplica(over: object): LaneScene {
+    const replica = createLaneScene(clock, [anEndpoint('acme', over)]);
+    replica.sender.respond = () => responded(200);
+    return replica;
+  }
+
+  test('gets its own deliveries, and leaves the others to another replica, which sends them', async () => {
+    const [old, recent] = [startReplica(older), startReplica(newer)];
+    lane.add(3, { tenant: 't2' });
+    lane.add(3, { tenant: 't1' });
+    expect(await old.run(lane)).toEqual({ notBefore: clock.now() + 5_000, isLeft: true });
+    expect(old.sender.started.map(({ tenant }) => tenant)).toEqual(Array(3).fill('t1'));
+    await recent.run(lane);
+    expect(recent.sender.started.map(({ tenant }) => tenant)).toEqual(Array(3).fill('t2'));
+    expect(kinds(lane)).toEqual(Array(6).fill('delivered'));
+  });
+
+  test('has them skipped once no replica sent them for a quarter of an hour, but none that has just become due', async () => {
+    const recent = startReplica(newer);
+    lane.add(2, { tenant: 't1' });
+    for (let waited = 0; waited < GRACE_MS; waited += 5_000) {
+      await recent.run(lane);
+      await clock.advance(5_000);
+    }
+    expect(kinds(lane)).toEqual([]);
+    lane.add(1, { tenant: 't3', due: clock.now() });
+    await recent.run(lane);
+    expect(kinds(lane)).toEqual(['skipped', 'skipped']);
+    expect(recent.hooks).toEqual(['skipped acme 1', 'skipped acme 1']);
+    expect(lane.deliveries).toHaveLength(1);
+  });
+
+  test('keeps them as long as a replica with the other tenant serves the lane now and then', async () => {
+    const [old, recent] = [startReplica(older), startReplica(newer)];
+    lane.add(1, { tenant: 't2', due: clock.now() + 2 * GRACE_MS });
+    for (let waited = 0; waited < 2 * GRACE_MS; waited += 5_000) {
+      lane.add(1, { tenant: 't2', due: clock.now() });
+      await old.run(lane);
+      await clock.advance(5_000);
+      if (waited % 60_000 === 0) await recent.run(lane);
+    }
+    await old.run(lane);
+    expect(kinds(lane)).not.toContain('skipped');
+    await recent.run(lane);
+    expect(lane.deliveries).toEqual([]);
+  });
+
+  test('is judged anew after a time without a look, and after its config changed again', async () => {
+    const recent = startReplica(newer);
+    lane.add(1, { tenant: 't1' });
+    await recent.run(lane);
+    await clock.advance(GRACE_MS);
+    await recent.run(lane);
+    for (let waited = 0; waited < GRACE_MS - 5_000; waited += 5_000) {
+      await clock.advance(5_000);
+      await recent.run(lane);
+    }
+    recent.registry.set(anEndpoint('acme', { ...newer, tenant: 't3' }));
+    await clock.advance(5_000);
+    await recent.run(lane);
+    expect(kinds(lane)).toEqual([]);
+  });
+
+  test('ends its run when many are left, and holds no memory for them', async () => {
+    const recent = createLaneScene(clock, [anEndpoint('acme', newer)], { maxWaitingBytes: 300_000 });
+    recent.sender.respond = () => responded(200);
+    lane.add(500, { tenant: 't1', body: Buffer.alloc(10_000) });
+    expect(await recent.run(lane)).toMatchObject({ isLeft: true });
+    expect(lane.takes).toBeLessThan(100);
+    expect(kinds(lane)).toEqual([]);
+    lane.deliveries.length = 0;
+    lane.add(1, { tenant: 't2', body: Buffer.alloc(200_000) });
+    await recent.run(lane);
+    expect(kinds(lane)).toEqual(['delivered']);
+  });
+
+  test('leaves the lane after its slice although attempts are in flight, and starts no other', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme', newer)]);
+    lane.add(1, { tenant: 't1' });
+    lane.add(2, { tenant: 't2' });
+    const run = await start();
+    expect(scene.sender.inFlight).toHaveLength(2);
+    await clock.advance(6_000);
+    lane.add(1, { tenant: 't2' });
+    await clock.advance(2_000);
+    expect([scene.sender.inFlight.length, run.isOver]).toEqual([2, false]);
+    await endOne();
+    await endOne();
+    expect(await run.done).toEqual({ notBefore: clock.now() + 5_000, isLeft: true });
+    expect(lane.deliveries.map(({ tenant }) => tenant)).toEqual(['t1', 't2']);
+  });
+});
+
 describe('tenants', () => {
   test('an event of another tenant is skipped without an attempt', async () => {
     scene.registry.set(anEndpoint('acme', { tenant: 't2' }));

@@ -1,0 +1,37 @@
+/** When a replica leaves deliveries to the others, which may have accepted them for a newer state of the endpoint. */
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { Lane, LaneAbsence, LaneResult, TakeOnly } from '../queue/delivery-queue.ts';
+import type { LaneContext } from './end-attempt.ts';
+
+/** They can be of the config of a newer replica; a rolling update takes minutes. */
+const GRACE_MS = 15 * 60_000;
+/** A replica that starts gets the lane within this time. */
+const YOUNG_MS = 15_000;
+const RECHECK_MS = 5_000;
+/** Without a look for so long, another replica may have been there meanwhile. */
+const MAX_GAP_MS = 30_000;
+
+/** If the endpoint is not the one that they may have been accepted for, it is read again. */
+export async function takeDue({ registry, clock }: LaneContext, lane: Lane, limit: number, only?: TakeOnly) {
+  const deliveries = await lane.take(limit, clock.now(), only);
+  // Of those that were read last.
+  const last = deliveries.at(-1);
+  if (last !== undefined) await registry.catchUp?.(lane.endpoint, last.version);
+  return deliveries;
+}
+
+/** Leaves the lane to another replica, at least until `notBefore`. */
+export function leaveLane({ clock }: LaneContext, notBefore = 0): LaneResult {
+  return { notBefore: Math.max(notBefore, clock.now() + RECHECK_MS), isLeft: true };
+}
+
+/** Goes on with what other replicas found, unless nobody looked for a while, or another clock measured. */
+export function toAbsence(before: LaneAbsence | undefined, kind: string, now: EpochMilliseconds): LaneAbsence {
+  const isContinued = before?.kind === kind && Math.abs(now - before.seenAt) <= MAX_GAP_MS && before.since <= now;
+  return { kind, since: isContinued ? before.since : now, seenAt: now };
+}
+
+/** No other replica serves these deliveries, as far as is known. `due`: of one of them. It may be for a replica that started a moment ago. */
+export function isAbandoned({ since, seenAt }: LaneAbsence, due = 0): boolean {
+  return seenAt - since >= GRACE_MS && due <= seenAt - YOUNG_MS;
+}

@@ -1,0 +1,164 @@
+/** Replicas with one queue, of which one does not know yet what another one accepted events for: a changed endpoint, or a newer config. */
+import { createHmac } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { makeFolder, useApp } from '../support/fixtures.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { type Pooler, type PostgresServer, startPooler, startPostgres } from '../support/postgres.ts';
+import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
+
+const LIMIT_MS = 60_000;
+const EVENTS = 20;
+const SECRETS = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)].map((bytes) => `whsec_${bytes.toString('base64')}`);
+
+const before = useApp();
+const after = useApp();
+let server: PostgresServer;
+let pooler: Pooler;
+let schemas = 0;
+const gates: TestGate[] = [];
+beforeAll(async () => {
+  server = await startPostgres({ config: ['fsync = on'] });
+  pooler = await startPooler(server);
+});
+afterAll(async () => {
+  await pooler.stop();
+  await server.stop();
+});
+afterEach(async () => {
+  await Promise.all(gates.splice(0).map((gate) => gate.stop()));
+});
+
+/** Behind a pooler, which loses notifications, a replica learns of a change after ten seconds. */
+async function start(schema: string, provider: Sections = {}): Promise<TestGate> {
+  const file = join(makeFolder(), 'url');
+  writeFileSync(file, pooler.url());
+  const queue = { postgres: { url: { file }, schema, maxConnections: 3 } };
+  const egress = { allowHttp: true, allowPrivate: ['127.0.0.0/8'] };
+  const gate = await startGate({
+    routes: [toRoute(before.port)],
+    provider: { address: '127.0.0.1:0', queue, egress, ...provider },
+  });
+  gates.push(gate);
+  return gate;
+}
+
+const newSchema = (): string => `replicas_${++schemas}`;
+const toUrl = ({ port }: { readonly port: number }): string => `http://127.0.0.1:${port}/`;
+const post = async ({ providerPort }: TestGate, count: number, event: Sections = {}): Promise<void> => {
+  for (let i = 0; i < count; i++) await postEvent(providerPort, event);
+};
+const untilSettled = (gate: TestGate): Promise<unknown> =>
+  until(async () => (await listDeliveries(gate.providerPort, '?state=waiting')).length === 0);
+const listStates = async ({ providerPort }: TestGate, type: string): Promise<unknown[]> =>
+  (await listDeliveries(providerPort, `?type=${type}&limit=250`)).map(({ state }) => state);
+
+/** Two replicas, and an endpoint whose lane the second one has. */
+async function startTwo(endpoint: Sections, event: Sections = {}): Promise<readonly [changer: TestGate, holder: TestGate]> {
+  const schema = newSchema();
+  const holder = await start(schema);
+  expect((await call(holder.providerPort, 'POST', '/v1/endpoints', { id: 'acme', url: toUrl(before), ...endpoint })).status).toBe(
+    201,
+  );
+  const changer = await start(schema);
+  await post(holder, 5, event);
+  await untilSettled(holder);
+  before.received.length = after.received.length = 0;
+  return [changer, holder];
+}
+
+describe('an endpoint that another replica changed', { timeout: LIMIT_MS }, () => {
+  test('gets the events that were accepted after the change at its new URL', async () => {
+    const [changer] = await startTwo({});
+    expect((await call(changer.providerPort, 'PATCH', '/v1/endpoints/acme', { url: toUrl(after) })).status).toBe(200);
+    await post(changer, EVENTS);
+    await untilSettled(changer);
+    expect([before.received.length, after.received.length]).toEqual([0, EVENTS]);
+  });
+
+  test('gets the events that were accepted after its ID was created again, signed with the new secret', async () => {
+    const [changer] = await startTwo({ secret: SECRETS[0] });
+    expect((await call(changer.providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);
+    const created = { id: 'acme', url: toUrl(after), secret: SECRETS[1] };
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints', created)).status).toBe(201);
+    await post(changer, EVENTS);
+    await untilSettled(changer);
+    expect([before.received.length, after.received.length]).toEqual([0, EVENTS]);
+    const key = Buffer.alloc(32, 2);
+    for (const { headers, body } of after.received) {
+      const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
+      expect(headers['webhook-signature']).toBe(`v1,${createHmac('sha256', key).update(signed).digest('base64')}`);
+    }
+  });
+
+  test('gets the events of the tenant that its ID was created for again, and none is skipped', async () => {
+    const [changer] = await startTwo({ tenant: 't1' }, { tenant: 't1' });
+    expect((await call(changer.providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);
+    const created = { id: 'acme', url: toUrl(after), tenant: 't2' };
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints', created)).status).toBe(201);
+    await post(changer, EVENTS, { tenant: 't2', type: 'for.new' });
+    await untilSettled(changer);
+    expect([before.received.length, after.received.length]).toEqual([0, EVENTS]);
+    expect(await listStates(changer, 'for.new')).toEqual(Array(EVENTS).fill('delivered'));
+  });
+
+  test('gets nothing that was accepted after it was disabled, and all that was accepted after it was enabled', async () => {
+    const [changer, holder] = await startTwo({});
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints/acme/disable')).status).toBe(200);
+    // The holder goes on to accept events for it.
+    await post(holder, 1, { type: 'for.disabled' });
+    await untilSettled(changer);
+    expect(await listStates(changer, 'for.disabled')).toEqual(['skipped']);
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints/acme/enable')).status).toBe(200);
+    await post(changer, EVENTS);
+    await untilSettled(changer);
+    expect(before.received).toHaveLength(EVENTS);
+  });
+
+  test('is shown, changed and deleted by each replica as it is', async () => {
+    const [changer, holder] = await startTwo({});
+    const [one, other] = [changer.providerPort, holder.providerPort];
+    const statuses: number[] = [];
+    const request = async (port: number, method: string, path: string, body?: object): Promise<void> => {
+      statuses.push((await call(port, method, `/v1/endpoints${path}`, body)).status);
+    };
+    await request(one, 'POST', '', { id: 'new', url: toUrl(after) });
+    await request(other, 'POST', '', { id: 'new', url: toUrl(after) });
+    await request(other, 'GET', '/new');
+    await request(other, 'POST', '/new/test');
+    await request(other, 'DELETE', '/new');
+    await request(one, 'DELETE', '/new');
+    await request(one, 'POST', '', { id: 'new', url: toUrl(after) });
+    await request(other, 'PATCH', '/new', { description: 'changed' });
+    expect(statuses).toEqual([201, 409, 200, 202, 204, 404, 201, 200]);
+    const { body } = await call(one, 'GET', '/v1/endpoints/new');
+    expect(body['description']).toBe('changed');
+  });
+});
+
+describe('replicas during an update of the config', { timeout: LIMIT_MS }, () => {
+  test.each([
+    ['gets a tenant', {}, { tenant: 't1' }],
+    ['loses its tenant', { tenant: 't1' }, {}],
+    ['is no longer for all tenants', { allTenants: true }, { tenant: 't1' }],
+    ['is for all tenants', { tenant: 't1' }, { allTenants: true }],
+  ])('send what each of them accepted, and skip nothing, while an endpoint %s', async (_change, from, to) => {
+    const schema = newSchema();
+    const secret = join(makeFolder(), 'secret');
+    writeFileSync(secret, SECRETS[0] as string);
+    const toProvider = (app: typeof before, tenant: Sections): Sections => ({
+      endpoints: [{ name: 'acme', url: toUrl(app), secret: { file: secret }, ...tenant }],
+    });
+    const older = await start(schema, toProvider(before, from));
+    const newer = await start(schema, toProvider(after, to));
+    const tenantOf = (endpoint: Sections): Sections => ('tenant' in endpoint ? { tenant: endpoint['tenant'] } : {});
+    await post(older, 5, tenantOf(from));
+    await untilSettled(older);
+    await post(newer, EVENTS, { ...('allTenants' in to ? { tenant: 't2' } : tenantOf(to)), type: 'for.new' });
+    await post(older, 5, { ...('allTenants' in from ? { tenant: 't2' } : tenantOf(from)), type: 'for.old' });
+    await untilSettled(newer);
+    expect(await listStates(newer, 'for.new')).toEqual(Array(EVENTS).fill('delivered'));
+    expect(await listStates(newer, 'for.old')).toEqual(Array(5).fill('delivered'));
+  });
+});
