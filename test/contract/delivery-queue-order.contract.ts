@@ -74,15 +74,19 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
       await again.stop();
     });
 
-    test('puts 3,000 events of a type that fails behind one of another', async () => {
+    test('puts 1,500 events of a type that fails behind one of another, over several settlements', async () => {
       const queue = await open();
-      const bad = Array.from({ length: 3_000 }, () => ofType('bad'));
+      const bad = Array.from({ length: 1_500 }, () => ofType('bad'));
       for (let i = 0; i < bad.length; i += 500) await queue.append(bad.slice(i, i + 500));
       const good = ofType('good');
       await queue.append([good]);
       const held = await hold(queue);
-      for (let i = 0; i < 2; i++) await held.retry(await held.take(1), 60_000, withTypes('bad', `round ${i}`));
-      expect(ids(await held.take(1))).toEqual([good.id]);
+      let round = 0;
+      for (let taken = await held.take(1); taken[0]?.event !== good.id; taken = await held.take(1)) {
+        await store().pass(50);
+        await held.retry(taken, 60_000, withTypes('bad', `round ${round++}`));
+      }
+      expect(round).toBeLessThan(1_000);
       await held.stop();
     });
 

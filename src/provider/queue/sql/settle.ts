@@ -1,4 +1,5 @@
 /** Records what attempts led to. */
+import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { Position, SettleMessage } from '../messages.ts';
 import { type LaneRow, type Parameter, type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
@@ -6,8 +7,11 @@ import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_
 
 /** Attempts that are kept in `attempt`, besides the newest one in the delivery's row. */
 const MAX_OLDER_ATTEMPTS = 19;
-/** Waiting deliveries whose rank one settlement looks at. */
-const RANKED_PER_SETTLEMENT = 2_000;
+/** Deliveries whose rank is looked at, of all lanes together: everybody waits for the transaction of a settlement. */
+const RANKED_PER_SECOND = 2_000;
+const RANKED_AT_ONCE = 500;
+/** A search that finds fewer counts for so many. */
+const RANKED_PER_SEARCH = 20;
 const FINAL_STATES = { delivered: DELIVERED, dead: DEAD, skipped: SKIPPED } as const;
 
 export interface Settle {
@@ -59,13 +63,13 @@ export async function change(sql: Sql, rows: readonly Position[], changes: strin
  * settlement changes no row, and neither does one of an event that the database lost. Only the holder of the lane decides what happens next. A replica that lost the lane still records which
  * deliveries the endpoint acknowledged, because that is a fact.
  */
-export async function settle(sql: Sql, settlements: readonly Settle[]): Promise<readonly SettleResult[]> {
+export async function settle(sql: Sql, settlements: readonly Settle[], ranker: Ranker): Promise<readonly SettleResult[]> {
   const endpoints = new Set<string>();
   for (const { endpoint } of settlements) endpoints.add(endpoint);
   const lanes = await lockLanes(sql, endpoints);
   const { rows, held } = selectRows(settlements, lanes);
   const nexts = rows.length === 0 ? new Map<number, number>() : await settleRows(sql, rows);
-  await saveStates(sql, held, lanes);
+  await saveStates(sql, held, lanes, ranker);
   const results: SettleResult[] = [];
   for (const { endpoint, holder } of settlements) {
     const { num, owner } = lanes.get(endpoint) as LaneRow;
@@ -296,7 +300,7 @@ export async function unblock(
   return sql.all(`SELECT d.lane, d.due FROM (${heads}) h JOIN delivery d ON d.event = h.event AND d.lane = h.lane`, parameters);
 }
 
-async function saveStates(sql: Sql, settlements: readonly Settle[], lanes: ReadonlyMap<string, LaneRow>): Promise<void> {
+async function saveStates(sql: Sql, settlements: readonly Settle[], lanes: ReadonlyMap<string, LaneRow>, ranker: Ranker) {
   const states = new Map<number, string>();
   for (const { endpoint, state } of settlements) if (state !== undefined) states.set((lanes.get(endpoint) as LaneRow).num, state);
   if (states.size === 0) return;
@@ -306,29 +310,44 @@ async function saveStates(sql: Sql, settlements: readonly Settle[], lanes: Reado
     [...states].map(([num, state]) => ({ num, state })),
   );
   for (const [num, state] of states) sql.memory?.changeState(num, state);
+  ranker.refill(settlements.at(-1)?.settled.at(-1)?.at);
   for (const { num, state: before } of lanes.values()) {
     const state = states.get(num);
-    if (state !== undefined) await rankTypes(sql, num, before, state);
+    if (state !== undefined) await ranker.rank(sql, num, before, state);
   }
 }
 
-/** First attempts of types that fail go behind those of others, also those that wait already. */
-async function rankTypes(sql: Sql, lane: number, before: string | null, after: string): Promise<void> {
-  const [was, failing] = [parseState(before)?.failingTypes ?? [], parseState(after)?.failingTypes ?? []];
-  if (failing.length > 0) await changeRank(sql, lane, failing, FIRST, FIRST_OF_FAILING_TYPE);
-  const recovered = was.filter((type) => !failing.includes(type));
-  if (recovered.length > 0) await changeRank(sql, lane, recovered, FIRST_OF_FAILING_TYPE, FIRST);
-}
+/** Puts first attempts of types that fail behind those of others. Those that wait already and keep their rank are taken, only not in the best order. */
+export class Ranker {
+  #rows = RANKED_AT_ONCE;
+  #at = 0;
 
-/** The oldest deliveries only, which would be taken next: later settlements go on. Those that keep their rank are taken, only not in the best order. */
-async function changeRank(sql: Sql, lane: number, types: readonly string[], from: number, to: number): Promise<void> {
-  await sql.run(
-    `UPDATE delivery SET rank = ${to} WHERE lane = ? AND event IN (
-       SELECT d.event FROM (
-         SELECT event FROM delivery WHERE lane = ? AND state = ${DUE} AND rank = ${from} ORDER BY due, event LIMIT ${RANKED_PER_SETTLEMENT}) d
-       JOIN event e ON e.seq = d.event WHERE e.type IN ${sql.dialect.list('text')})`,
-    [lane, lane, JSON.stringify(types)],
-  );
+  /** `before` and `after`: JSON of a LaneState. */
+  async rank(sql: Sql, lane: number, before: string | null, after: string): Promise<void> {
+    const [was, failing] = [parseState(before)?.failingTypes ?? [], parseState(after)?.failingTypes ?? []];
+    const recovered = was.filter((type) => !failing.includes(type));
+    await this.#change(sql, [lane, FIRST, FIRST_OF_FAILING_TYPE], failing);
+    await this.#change(sql, [lane, FIRST_OF_FAILING_TYPE, FIRST], recovered);
+  }
+
+  refill(now: EpochMilliseconds = this.#at): void {
+    this.#rows = Math.min(RANKED_AT_ONCE, this.#rows + (Math.max(0, now - this.#at) / 1_000) * RANKED_PER_SECOND);
+    this.#at = now;
+  }
+
+  /** The oldest only, which would be taken next: later settlements go on. */
+  async #change(sql: Sql, [lane, from, to]: readonly [lane: number, from: number, to: number], types: readonly string[]) {
+    if (types.length === 0 || this.#rows < RANKED_PER_SEARCH) return;
+    const rows = await sql.all<Position & { readonly moves: number }>(
+      `SELECT d.event, d.lane, CASE WHEN e.type IN ${sql.dialect.list('text')} THEN 1 ELSE 0 END AS moves FROM (
+         SELECT event, lane FROM delivery WHERE lane = ? AND state = ${DUE} AND rank = ? ORDER BY due, event LIMIT ?) d
+       JOIN event e ON e.seq = d.event`,
+      [JSON.stringify(types), lane, from, Math.floor(this.#rows)],
+    );
+    this.#rows -= Math.max(RANKED_PER_SEARCH, rows.length);
+    const moved = rows.filter(({ moves }) => moves === 1);
+    await change(sql, moved, `rank = ${to}`, []);
+  }
 }
 
 export type RemovedRow = Position & Pick<FoundRow, 'state'>;

@@ -9,7 +9,7 @@ import { readBacklogs, readDueLanes, readInboxes, readStates, readStats, recount
 import { addDelivery, countStep, eraseStep, hastenStep, pruneStep, repairStep, rescheduleStep } from './repair.ts';
 import { ENDPOINT_VERSION } from './schema.ts';
 import { findAttempts, findDeliveries, findEvent, findEvents, readPayload } from './select.ts';
-import { type Settle, type SettleResult, settle } from './settle.ts';
+import { Ranker, type Settle, type SettleResult, settle } from './settle.ts';
 import { Taker } from './take.ts';
 
 export interface Task {
@@ -84,6 +84,7 @@ export class Store {
   readonly #database: Database;
   readonly #bounds: QueueBounds;
   readonly #taker = new Taker();
+  readonly #ranker = new Ranker();
   /** The groups whose last write failed by a lock. */
   readonly #locked = new Set<string>();
 
@@ -160,7 +161,7 @@ export class Store {
     }
     const appended = appends.length === 0 ? [] : await append(sql, appends, this.#bounds);
     for (let i = 0; i < appended.length; i++) replies[appends[i]?.index ?? 0] = toReply(appended[i] as Results['append']);
-    const settled = settlements.length === 0 ? [] : await settle(sql, settlements);
+    const settled = settlements.length === 0 ? [] : await settle(sql, settlements, this.#ranker);
     for (let i = 0; i < settled.length; i++) replies[settlements[i]?.index ?? 0] = toReply(settled[i] as Results['settle']);
     for (let index = 0; index < tasks.length; index++) {
       const { operation } = tasks[index] as Task;
