@@ -102,3 +102,29 @@ test('a delivery that is due again finds the one of its key that was, without a 
   const opening = await add([]);
   expect((await add(Array.from({ length: 10 }, (_, i) => `late-${i}`))) - opening).toBeLessThan(10 * 200);
 }, 60_000);
+
+test('a lease that a clock which was ahead has set ends as if it had been set now', async () => {
+  const queue = await openPostgresQueue(server.url(), 'ahead');
+  await queue.append([newEvent(['a', 'b'])]);
+  await queue.close();
+  const now = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
+  server.sql(`UPDATE ahead.lane SET owner = 'gone', lease = ${now} + CASE WHEN name = 'a' THEN 7200000 ELSE 20000 END`);
+  const another = await openPostgresQueue(server.url(), 'ahead');
+  const readRest = (name: string): number => Number(server.sql(`SELECT lease - ${now} FROM ahead.lane WHERE name = '${name}'`));
+  await until(() => readRest('a') <= 30_000);
+  expect(readRest('a')).toBeGreaterThan(readRest('b'));
+  await another.close();
+});
+
+test('the defaults of the database for transactions do not change those of the queue', async () => {
+  server.sql('CREATE DATABASE defaults');
+  server.sql("ALTER DATABASE defaults SET default_transaction_isolation = 'serializable'");
+  const queue = await openPostgresQueue(server.url({ database: 'defaults' }), 'queue');
+  const sql = (text: string): string => server.sql(text, 'defaults');
+  sql(`CREATE TABLE levels (level text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+    $$BEGIN INSERT INTO public.levels VALUES (current_setting('transaction_isolation')); RETURN NULL; END$$;
+    CREATE TRIGGER note AFTER INSERT ON queue.event FOR EACH STATEMENT EXECUTE FUNCTION note()`);
+  await queue.append([newEvent(['a'])]);
+  expect(sql('SELECT DISTINCT level FROM levels')).toBe('read committed');
+  await queue.close();
+});

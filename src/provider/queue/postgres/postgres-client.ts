@@ -126,6 +126,7 @@ class PostgresClient implements StoreClient {
   async start(): Promise<void> {
     const { clock } = this.#parts;
     await this.#readClock();
+    this.#renewing = this.#renew();
     this.#timers = [
       clock.every(POLL_MS, () => runDetached(this.#poll())),
       clock.every(RENEW_MS, () => {
@@ -364,6 +365,9 @@ class PostgresClient implements StoreClient {
     const renew = (sql: Sql, which: string) =>
       sql.all<{ name: string }>(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE ${which} RETURNING name`, values);
     try {
+      // Only a clock that was ahead sets such a lease. An owner that runs renews it, and another replica takes over from one that does not.
+      const late = `SELECT num FROM lane WHERE owner IS NOT NULL AND lease > ${NOW} + ${LEASE_MS} FOR UPDATE SKIP LOCKED`;
+      await this.#database.run(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE num IN (${late})`);
       const renewed = await this.#database
         .transaction(async (sql) => {
           await sql.run(`UPDATE lane SET owner = NULL WHERE ${lanes.replace(' IN ', ' NOT IN ')}`, values);
