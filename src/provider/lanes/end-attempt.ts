@@ -137,9 +137,11 @@ async function append(
   // Derived from what happened: if the process dies before the delivery is settled, the repeated attempt does not report it twice.
   const digest = hash('sha256', JSON.stringify([type, endpointId, ...identity]), 'base64url');
   const id = `msg_${digest.slice(0, 22)}`;
-  const { startedAt, duration, status: responseStatusCode, outcome, detail } = result;
+  const { startedAt, duration, status: responseStatusCode, isSent } = result;
   const timing = { timestamp: toInstant(startedAt), durationMs: Math.round(duration) };
-  const lastAttempt = { ...timing, outcome, responseStatusCode, detail };
+  // A tenant must learn neither addresses of the operator's network, nor which names exist there.
+  const outcome = result.outcome === 'dns' ? 'blocked' : result.outcome;
+  const lastAttempt = { ...timing, outcome, responseStatusCode, detail: isSent ? result.detail : 'no request was sent' };
   // The origin only: paths and queries of webhook URLs often contain secrets.
   const data = { endpointId, url: URL.parse(url)?.origin ?? '', ...facts, lastAttempt };
   const body = toBody({ type, id, created: Math.floor(createdAt / 1_000), data });

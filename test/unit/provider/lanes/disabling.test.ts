@@ -161,6 +161,23 @@ describe('a message that will not be delivered', () => {
     expect(scene.appended.map(({ type, tenant }) => [type, tenant])).toEqual([['message.exhausted', 't1']]);
   });
 
+  test('is reported without what only the operator may know about names and addresses, if no request was sent', async () => {
+    const failures = [
+      { outcome: 'blocked', detail: 'db.corp.example: its address 10.2.3.4 is not on the public internet' },
+      { outcome: 'dns', detail: 'db.corp.example cannot be resolved (ENOTFOUND)' },
+      { outcome: 'connect', detail: 'egress proxy: the connection failed (ECONNREFUSED)' },
+    ] as const;
+    for (const failure of failures) {
+      lane = new FakeLane('acme', PROVEN);
+      lane.add(1, { tries: 9, attempt: 9 });
+      scene.sender.respond = () => ({ ...failure, startedAt: NOW, duration: 20, isSent: false });
+      await scene.run(lane);
+    }
+    const attempts = (readBodies() as { readonly data: { readonly lastAttempt: object } }[]).map(({ data }) => data.lastAttempt);
+    const common = { timestamp: new Date(NOW).toISOString(), durationMs: 20, detail: 'no request was sent' };
+    expect(attempts).toEqual(['blocked', 'blocked', 'connect'].map((outcome) => ({ ...common, outcome })));
+  });
+
   test('is reported when the endpoint rejects it', async () => {
     lane.add(1);
     scene.sender.respond = () => responded(422);
