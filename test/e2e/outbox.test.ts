@@ -72,6 +72,23 @@ describe('an event that the app inserts', () => {
     expect(String(queue.events.get('x')?.body)).toContain('{"n":1}');
   });
 
+  test('is accepted once if it is inserted again with its ID and data, whether the app gives its time or not', async () => {
+    const database = createOutboxDatabase(server);
+    const insert = `INSERT INTO sidegate_outbox (id, type, data) VALUES ('x', 'a.b', '{"n":1}')`;
+    const dated = `INSERT INTO sidegate_outbox (id, type, created, data) VALUES ('y', 'a.b', '2027-01-02', '{}')`;
+    // Each is a transaction, with its own default time.
+    for (let i = 0; i < 2; i++) {
+      server.sql(`UPDATE sidegate_outbox SET created = created - interval '1 h', inserted = inserted - interval '1 h'`, database);
+      for (const statement of [insert, dated.replace('2027', String(2027 + i))]) server.sql(statement, database);
+    }
+    const { queue } = await startOutbox(toUrl(database));
+    await until(() => countRows(server, database) === 0);
+    expect(ids(queue)).toEqual(['x', 'y']);
+    expect(server.sql('SELECT id, reason FROM sidegate_outbox_rejected', database)).toBe(
+      'y|another event was accepted with the same ID',
+    );
+  });
+
   test('is after the earlier ones of its writer, if several write at once', async () => {
     const database = createOutboxDatabase(server);
     const { queue } = await startOutbox(toUrl(database));

@@ -109,6 +109,8 @@ export interface OutboxRow {
   readonly tenant: string | null;
   /** Seconds since 1970; can be infinite. */
   readonly created: number;
+  /** `created` was filled in, or is the same. */
+  readonly undated: boolean;
   /** Null if it is larger than an event may be. */
   readonly data: string | null;
   /** Compressed, if it is too large even then. */
@@ -136,7 +138,7 @@ const TAKE = `WITH taken AS MATERIALIZED (
     sum(bytes) OVER (ORDER BY seq) AS total FROM taken
 )
 SELECT seq, left(id, 129) AS id, left(type, 129) AS type, left(tenant, 129) AS tenant,
-  extract(epoch FROM created)::float8 AS created, bytes, CASE WHEN bytes <= $4 THEN data::text END AS data
+  extract(epoch FROM created)::float8 AS created, created = inserted AS undated, bytes, CASE WHEN bytes <= $4 THEN data::text END AS data
 FROM measured JOIN sidegate_outbox USING (seq)
 WHERE place = 1 OR total <= $5 ORDER BY seq`;
 

@@ -379,7 +379,9 @@ function toEvent(row: OutboxRow, { clock, route, maxEventSize }: OutboxParts): N
   const body = joinBody({ type, id, created: Math.floor(row.created) }, text);
   if (body.length > maxEventSize) return { reason: toTooLarge(body.length, maxEventSize) };
   const routed = { type, tenant: tenant ?? undefined, data: parsed.value };
-  return { id, type, tenant: routed.tenant, createdAt: clock.now(), body, metadata: '{}', targets: route(routed) };
+  const common = { id, type, tenant: routed.tenant, createdAt: clock.now(), body, metadata: '{}', targets: route(routed) };
+  // An event that is inserted again differs in the time that was filled in.
+  return row.undated ? { ...common, comparedFrom: body.length - text.length - 1 } : common;
 }
 
 function findProblem({ id, type, tenant, created }: OutboxRow): string | undefined {
