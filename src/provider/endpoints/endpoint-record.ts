@@ -41,7 +41,12 @@ const apiRecord = z.object({
 });
 
 /** The state of an endpoint whose settings are in the config. */
-const configState = z.object({ v: z.literal(RECORD_VERSION), disabled: disabled.optional(), enabledAt: z.number() });
+const configState = z.object({
+  v: z.literal(RECORD_VERSION),
+  disabled: disabled.optional(),
+  enabledAt: z.number(),
+  identity: z.string().optional(),
+});
 
 type Disabled = NonNullable<Endpoint['disabled']>;
 
@@ -59,7 +64,10 @@ export interface EndpointRecord {
 }
 
 /** The part of an endpoint of the config that changes at run time. */
-export type ConfigState = Pick<EndpointRecord, 'disabled' | 'enabledAt'>;
+export interface ConfigState extends Pick<EndpointRecord, 'disabled' | 'enabledAt'> {
+  /** `toIdentity` of the endpoint then: what a receiver responded says nothing about the next one of this name. */
+  readonly identity?: string | undefined;
+}
 
 /** Settings of the config for endpoints that do not set them. */
 export type EndpointDefaults = Pick<Endpoint, 'timeout' | 'connectTimeout' | 'concurrency' | 'schedule'>;
@@ -112,14 +120,14 @@ function toKeyPlace(id: string, { url }: Placed, index: number, { version, expir
   return [id, url, 'key', index, version, expiresAt ?? 'current'];
 }
 
-export function encodeState({ disabled: since, enabledAt }: ConfigState): string {
-  return JSON.stringify({ v: RECORD_VERSION, disabled: since, enabledAt });
+export function encodeState({ disabled: since, enabledAt, identity }: ConfigState): string {
+  return JSON.stringify({ v: RECORD_VERSION, disabled: since, enabledAt, identity });
 }
 
 /** Returns undefined for text that is not a state of this version. */
 export function decodeState(json: string): { readonly state: ConfigState } | undefined {
   const stored = parseJson(json, configState);
-  return stored && { state: { disabled: stored.disabled, enabledAt: stored.enabledAt } };
+  return stored && { state: stored };
 }
 
 /** The endpoint as the rest of the provider sees it: settings of the config or of the store, completed by the defaults. */

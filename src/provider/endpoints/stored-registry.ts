@@ -15,6 +15,7 @@ import {
   type SigningKey,
   STATE_PREFIX,
   type Target,
+  toIdentity,
 } from './endpoint.ts';
 import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
@@ -272,8 +273,11 @@ export class StoredRegistry implements EndpointRegistry {
     const storeId = `${STATE_PREFIX}${id}`;
     const result = this.#config.has(id)
       ? this.#change(storeId, () => {
-          const state = change(this.#endpoints.get(id) as Endpoint);
-          return state === undefined ? 'unchanged' : { json: encodeState(state), state };
+          const endpoint = this.#endpoints.get(id) as Endpoint;
+          const changed = change(endpoint);
+          if (changed === undefined) return 'unchanged';
+          const state = { ...changed, identity: toIdentity(endpoint) };
+          return { json: encodeState(state), state };
         })
       : this.update(id, (record) => {
           const state = change({ ...record.settings, ...record });
@@ -474,7 +478,10 @@ export class StoredRegistry implements EndpointRegistry {
     const configured = this.#config.get(id);
     if (configured !== undefined) {
       const { state } = this.#stored.get(`${STATE_PREFIX}${id}`) ?? {};
-      return state === undefined ? configured : { ...configured, ...state };
+      const isOwn =
+        state?.disabled?.reason === 'manual' || (state?.identity ?? toIdentity(configured)) === toIdentity(configured);
+      if (state === undefined || !isOwn) return configured;
+      return { ...configured, disabled: state.disabled, enabledAt: state.enabledAt };
     }
     const record = this.#stored.get(id)?.record;
     if (record === undefined) return undefined;
