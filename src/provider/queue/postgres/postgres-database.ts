@@ -158,7 +158,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     // A replica that froze loses its locks before the statements time out that wait for them.
     const limitIdle = `SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(statementTimeout / 2)}`;
     // Not as parameters of the connection, which poolers reject.
-    this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle}; ${SETTINGS}`;
+    this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle}; ${SETTINGS}`;
     this.#join = `${limitIdle}; ${SETTINGS}; SAVEPOINT joined`;
   }
 
