@@ -5,7 +5,7 @@ import type { endpointSettings } from '../../config/schema/provider-schema.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { parseJson } from '../../core/json-path.ts';
 import { Secret } from '../../core/secret.ts';
-import { DISABLED_REASONS, type Endpoint, type SigningKey } from './endpoint.ts';
+import { DISABLED_REASONS, type Endpoint, type SigningKey, toIdentity } from './endpoint.ts';
 import { type EndpointCipher, encryptedValue, PLAIN, type StoredValue, type ValuePlace } from './endpoint-cipher.ts';
 
 const RECORD_VERSION = 1;
@@ -65,7 +65,7 @@ export interface EndpointRecord {
 
 /** The part of an endpoint of the config that changes at run time. */
 export interface ConfigState extends Pick<EndpointRecord, 'disabled' | 'enabledAt'> {
-  /** `toIdentity` of the endpoint then: what a receiver responded says nothing about the next one of this name. */
+  /** `toIdentity` of the endpoint then. */
   readonly identity?: string | undefined;
 }
 
@@ -128,6 +128,14 @@ export function encodeState({ disabled: since, enabledAt, identity }: ConfigStat
 export function decodeState(json: string): { readonly state: ConfigState } | undefined {
   const stored = parseJson(json, configState);
   return stored && { state: stored };
+}
+
+/** An endpoint of the config with its state. What its receiver responded says nothing about the next one of this name; what an operator did holds for both. */
+export function withState(endpoint: Endpoint, state: ConfigState | undefined): Endpoint {
+  if (state === undefined) return endpoint;
+  const { disabled: since, enabledAt, identity = toIdentity(endpoint) } = state;
+  const isOwn = since?.reason === 'manual' || identity === toIdentity(endpoint);
+  return isOwn ? { ...endpoint, disabled: since, enabledAt } : endpoint;
 }
 
 /** The endpoint as the rest of the provider sees it: settings of the config or of the store, completed by the defaults. */

@@ -28,6 +28,7 @@ import {
   encodeRecord,
   encodeState,
   toEndpoint,
+  withState,
 } from './endpoint-record.ts';
 
 export type RegistryLogEvent =
@@ -275,9 +276,8 @@ export class StoredRegistry implements EndpointRegistry {
       ? this.#change(storeId, () => {
           const endpoint = this.#endpoints.get(id) as Endpoint;
           const changed = change(endpoint);
-          if (changed === undefined) return 'unchanged';
-          const state = { ...changed, identity: toIdentity(endpoint) };
-          return { json: encodeState(state), state };
+          const state = changed && { ...changed, identity: toIdentity(endpoint) };
+          return state === undefined ? 'unchanged' : { json: encodeState(state), state };
         })
       : this.update(id, (record) => {
           const state = change({ ...record.settings, ...record });
@@ -476,13 +476,7 @@ export class StoredRegistry implements EndpointRegistry {
 
   #build(id: string): Endpoint | undefined {
     const configured = this.#config.get(id);
-    if (configured !== undefined) {
-      const { state } = this.#stored.get(`${STATE_PREFIX}${id}`) ?? {};
-      const isOwn =
-        state?.disabled?.reason === 'manual' || (state?.identity ?? toIdentity(configured)) === toIdentity(configured);
-      if (state === undefined || !isOwn) return configured;
-      return { ...configured, disabled: state.disabled, enabledAt: state.enabledAt };
-    }
+    if (configured !== undefined) return withState(configured, this.#stored.get(`${STATE_PREFIX}${id}`)?.state);
     const record = this.#stored.get(id)?.record;
     if (record === undefined) return undefined;
     const { settings, keys, disabled, enabledAt } = record;
