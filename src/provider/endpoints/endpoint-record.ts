@@ -130,7 +130,7 @@ export function decodeState(json: string): { readonly state: ConfigState } | und
   return stored && { state: stored };
 }
 
-/** An endpoint of the config with its state. What its receiver responded says nothing about the next one of this name; what an operator did holds for both. */
+/** An endpoint of the config with its state. Only what an operator did also holds for the next receiver of this name. */
 export function withState(endpoint: Endpoint, state: ConfigState | undefined): Endpoint {
   if (state === undefined) return endpoint;
   const { disabled: since, enabledAt, identity = toIdentity(endpoint) } = state;
