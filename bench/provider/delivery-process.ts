@@ -91,18 +91,9 @@ function toUndiciClient(port: number): (path: string, body: Buffer) => Promise<v
 function toSenderClient(sender: Sender): (endpoint: Endpoint, body: Buffer, event: string) => Promise<void> {
   const { signal } = new AbortController();
   const now = Date.now();
-  const fixed = {
-    type: 'invoice.paid',
-    createdAt: now,
-    attempt: 0,
-    tries: 0,
-    version: 0,
-    isReplay: false,
-    due: now,
-    metadata: '{}',
-  };
+  const fixed = { type: 'invoice.paid', createdAt: now, attempt: 0, tries: 0, isReplay: false, due: now, metadata: '{}' };
   return async (endpoint, body, event) => {
-    const delivery: Delivery = { ...fixed, event, endpoint: endpoint.id, body };
+    const delivery: Delivery = { ...fixed, version: 0, event, endpoint: endpoint.id, body };
     const { outcome, detail } = await sender.send(delivery, endpoint, signal);
     if (outcome !== 'delivered') throw new Error(`${outcome}: ${detail}`);
   };
