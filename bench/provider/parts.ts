@@ -6,12 +6,12 @@ import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint, EndpointRegistry } from '../../src/provider/endpoints/endpoint.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
-import type { LaneSettings } from '../../src/provider/lanes/end-attempt.ts';
+import type { LaneParts } from '../../src/provider/lanes/end-attempt.ts';
 import type { NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import type { LaneHooks } from '../../src/provider/telemetry/hooks.ts';
 
 /** The defaults of the config; no endpoint is disabled. */
-export const LANE_SETTINGS: LaneSettings = {
+export const LANE_SETTINGS: LaneParts['settings'] = {
   maxConcurrency: 64,
   maxConnections: 512,
   disable: 'off',

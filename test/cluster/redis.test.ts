@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
 import type { RedisTopology } from '../../src/state/redis/options.ts';
-import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
+import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { until } from '../support/gate.ts';
 import type { RedisServer } from '../support/redis.ts';
 import { startCluster, startSentinelGroup } from '../support/redis-topologies.ts';
@@ -15,7 +15,7 @@ afterAll(async () => {
   await Promise.all(started.map(({ stop }) => stop()));
 });
 
-function open(topology: RedisTopology): RedisStoreParts {
+function open(topology: RedisTopology): ReturnType<typeof createRedisStore> {
   const nothing = (): void => undefined;
   const store = createRedisStore(
     { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 },

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MAX_DURATION, systemClock } from '../../src/core/clock.ts';
 import type { RedisTopology } from '../../src/state/redis/options.ts';
-import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
+import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/users/attempts.ts';
 import { createMemoryAttempts } from '../../src/users/memory-attempts.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
@@ -139,9 +139,9 @@ describeAttempts('in memory', () => {
 });
 
 const servers: RedisServer[] = [];
-let store: RedisStoreParts;
-let clusterStore: RedisStoreParts;
-const open = (topology: RedisTopology): RedisStoreParts => {
+let store: ReturnType<typeof createRedisStore>;
+let clusterStore: ReturnType<typeof createRedisStore>;
+const open = (topology: RedisTopology): ReturnType<typeof createRedisStore> => {
   const nothing = (): void => undefined;
   const options = { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 500 };
   return createRedisStore(options, { onUp: nothing, onDown: nothing, onWarning: nothing }, systemClock);

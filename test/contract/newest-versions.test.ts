@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { createMemoryNewestVersions } from '../../src/state/ordering/memory-newest-versions.ts';
-import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
+import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
@@ -15,7 +15,7 @@ describeNewestVersions('in memory', () => {
 });
 
 let server: RedisServer;
-let shared: RedisStoreParts;
+let shared: ReturnType<typeof createRedisStore>;
 
 beforeAll(async () => {
   server = await startRedis();

@@ -25,18 +25,6 @@ import type { OperationParts } from './api-parts.ts';
 import { toMaxBatchBytes } from './event-operations.ts';
 import { createOperations, PATH_PARAMETERS, toRejection, toThrownProblem } from './operations.ts';
 
-export interface ProviderApiParts extends OperationParts {
-  readonly address: ListenAddress;
-  readonly tls: TlsContexts | undefined;
-  /** If there is neither a token nor a password, only requests from loopback are accepted. */
-  readonly token: Secret | undefined;
-  readonly password: ApiPassword | undefined;
-  readonly memory: MemoryPressure;
-  /** Of all bodies together; one of the largest may always be read. */
-  readonly maxBufferedBytes: number;
-  readonly version: string;
-}
-
 const MAX_LARGE_BODIES = 16;
 const MAX_CONNECTIONS = 1_024;
 /** The app and its connection pools; on loopback, all clients are one. */
@@ -78,7 +66,19 @@ export class ProviderApi {
   #isDraining = false;
   #onIdle: () => void = () => undefined;
 
-  constructor(parts: ProviderApiParts) {
+  constructor(
+    parts: OperationParts & {
+      readonly address: ListenAddress;
+      readonly tls: TlsContexts | undefined;
+      /** If there is neither a token nor a password, only requests from loopback are accepted. */
+      readonly token: Secret | undefined;
+      readonly password: ApiPassword | undefined;
+      readonly memory: MemoryPressure;
+      /** Of all bodies together; one of the largest may always be read. */
+      readonly maxBufferedBytes: number;
+      readonly version: string;
+    },
+  ) {
     const { clock, address, tls, memory, settings } = parts;
     this.#clock = clock;
     this.#hooks = parts.hooks;

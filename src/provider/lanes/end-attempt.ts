@@ -19,23 +19,21 @@ import {
 import type { MemoryBudget } from './memory-budget.ts';
 import type { SlotLimits, SlotPool } from './slot-pool.ts';
 
-export interface LaneSettings extends SlotLimits {
-  readonly disable: DisablePolicy;
-  /** The largest body of an event, in bytes, until `setMaxBody`. */
-  readonly maxEventSize: number;
-  /** Of deliveries that wait or have young attempts. The largest event may always be sent. */
-  readonly maxWaitingBytes: number;
-  /** How long attempts in flight may take when the queue stops; then they are aborted, and made again later. */
-  readonly drainTimeout: Milliseconds;
-}
-
 export interface LaneParts {
   readonly clock: Clock;
   readonly queue: Pick<DeliveryQueue, 'append'>;
   readonly registry: EndpointRegistry;
   readonly sender: Pick<Sender, 'send' | 'isReachable'>;
   readonly hooks: LaneHooks;
-  readonly settings: LaneSettings;
+  readonly settings: SlotLimits & {
+    readonly disable: DisablePolicy;
+    /** The largest body of an event, in bytes, until `setMaxBody`. */
+    readonly maxEventSize: number;
+    /** Of deliveries that wait or have young attempts. The largest event may always be sent. */
+    readonly maxWaitingBytes: number;
+    /** How long attempts in flight may take when the queue stops; then they are aborted, and made again later. */
+    readonly drainTimeout: Milliseconds;
+  };
   readonly steps?: ClockSteps;
   /** 0 to 1; by default random. */
   readonly random?: () => number;

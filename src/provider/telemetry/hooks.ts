@@ -83,7 +83,7 @@ export function createLaneHooks(
   };
 }
 
-export function createQueueHooks(parts: LossParts): QueueHooks {
+export function createQueueHooks(parts: Parameters<typeof reportLoss>[0]): QueueHooks {
   const { logger, condition } = parts;
   return {
     onFatal(error) {
@@ -97,10 +97,11 @@ export function createQueueHooks(parts: LossParts): QueueHooks {
   };
 }
 
-type LossParts = Pick<TelemetryParts, 'logger' | 'metrics' | 'condition'>;
-
 /** Until the next restart, /readyz names the loss. */
-export function reportLoss({ logger, metrics, condition }: LossParts, details: Parameters<typeof logger.error>[1]): void {
+export function reportLoss(
+  { logger, metrics, condition }: Pick<TelemetryParts, 'logger' | 'metrics' | 'condition'>,
+  details: Parameters<typeof logger.error>[1],
+): void {
   metrics.queueWentBack();
   condition.note('losses', 'events that the queue had stored are missing');
   logger.error('queue_went_back', details);

@@ -20,11 +20,8 @@ export interface RedisStoreEvents {
   onWarning(message: string): void;
 }
 
-/** Everything that is stored in Redis. */
-export type RedisStoreParts = SeenIds & NewestVersions & Attempts & SharedDeliveries;
-
 /** Connects in the background. While Redis is not connected, every call rejects at once. */
-export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock): RedisStoreParts {
+export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock): RedisStore {
   return new RedisStore(options, events, clock);
 }
 
@@ -51,7 +48,7 @@ interface RedisError extends Error {
   readonly command?: { readonly name: string };
 }
 
-class RedisStore implements RedisStoreParts {
+class RedisStore implements SeenIds, NewestVersions, Attempts, SharedDeliveries {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
   readonly #operations: StoreOperations;

@@ -3,7 +3,7 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { compileEgressRules } from '../../../src/http/dial/endpoint-url.ts';
-import { ProviderApi, type ProviderApiParts } from '../../../src/provider/api/provider-api.ts';
+import { ProviderApi } from '../../../src/provider/api/provider-api.ts';
 import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-cipher.ts';
 import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
@@ -37,7 +37,7 @@ export interface ApiAnswer extends Answer {
   readonly json: any;
 }
 
-export interface TestApiOptions extends Partial<Omit<ProviderApiParts, 'queue' | 'token'>> {
+export interface TestApiOptions extends Partial<Omit<ConstructorParameters<typeof ProviderApi>[0], 'queue' | 'token'>> {
   readonly heapBytes?: number;
   readonly token?: string;
 }

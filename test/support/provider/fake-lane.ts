@@ -1,7 +1,7 @@
 /** A lane, a sender, a registry and recording hooks in memory, for tests of what a lane run does. Engines are tested with their own stores. */
 import type { AttemptResult, Sender } from '../../../src/provider/attempt/attempt.ts';
 import type { DisabledReason, Endpoint, EndpointRegistry, Target } from '../../../src/provider/endpoints/endpoint.ts';
-import type { LaneSettings } from '../../../src/provider/lanes/end-attempt.ts';
+import type { LaneParts } from '../../../src/provider/lanes/end-attempt.ts';
 import { createLaneRunner, type LaneRunner } from '../../../src/provider/lanes/lane-runner.ts';
 import { toRank } from '../../../src/provider/lanes/lane-state.ts';
 import {
@@ -213,7 +213,7 @@ export function recordHooks(lines: string[]): LaneHooks {
   };
 }
 
-export const LANE_SETTINGS: LaneSettings = {
+export const LANE_SETTINGS: LaneParts['settings'] = {
   maxConcurrency: 64,
   maxConnections: 512,
   disable: { after: 5 * 24 * 3_600_000, attempts: 20 },
@@ -240,7 +240,7 @@ export interface LaneScene {
 export function createLaneScene(
   clock: FakeClock,
   endpoints: readonly Endpoint[],
-  settings: Partial<LaneSettings> = {},
+  settings: Partial<LaneParts['settings']> = {},
 ): LaneScene {
   const registry = new FakeRegistry();
   for (const endpoint of endpoints) registry.set(endpoint);
