@@ -48,8 +48,8 @@ const MAX_FORMS = 48;
 const MAX_FORM_CHARS = 24 * 1024;
 /** A character of a form that is not ASCII takes as much time as so many others. One can become 18 (U+FDFA). */
 const NON_ASCII_COST = 4;
-/** Lower-case letters and digits, in segments that are not empty. */
-const PLAIN = /^(?:\/[a-z0-9]+)+$|^\/$/;
+/** Lower-case letters and digits, in segments that are not empty, and no name that is another one's. */
+const PLAIN = /^(?:\/(?!faces\/)[a-z0-9]+)+$|^\/$/;
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 const PARAMETERS = /;[^/]*/g;
@@ -66,18 +66,24 @@ const CGI = /\/cgi-bin\/[^/]+\//i;
 const SESSION = /\/\((?:[a-z]\([^/()]*\))+\)/gi;
 /** Every form has two more for each script. No request names several. */
 const MAX_SCRIPTS = 2;
-/** Next.js and Waku run a page for the URL of its data, Jakarta Faces a view behind its own name. Nuxt serves a file for the URL of its resized image. */
-const INNER_PATH = /\/(?:(?:_next\/data|rsc|_ipx)\/[^/]+|faces)\//i;
-const DATA_EXTENSION = /\.(?:json|txt)$/i;
+/** Next.js runs a page for the URL of its data, Jakarta Faces a view behind its own name. Nuxt serves a file for the URL of its resized image. */
+const INNER_PATH = /\/(?:(?:_next\/data|_ipx)\/[^/]+|faces(?:\/faces)*)\//i;
+const JSON_OF_PAGE = /\.json$/i;
+/** So does Waku: `/RSC/R/admin.txt` is of `/admin`, and `/RSC/R/_root.txt` of `/`. */
+const WAKU_FOLDER = /\/rsc\/r\//i;
+const WAKU_END = /(?:(?<=\/)_root)?\.txt$/i;
 /** So does Gatsby: `/page-data/admin/page-data.json` is the data of `/admin`. */
 const GATSBY_DATA = ['/page-data/', '/page-data.json'] as const;
-/** Frameworks serve the data of a page as if it were a file below it: `/__data.json` (SvelteKit), `/_payload.json` (Nuxt, with any character for the dot), `/_.data` (React Router). */
-const PART_OF_PAGE = /^(?:_.*(?:\.[a-z0-9]+|js(?:on)?)|q-data\.json)$/i;
+/**
+ * Frameworks serve the data of a page as if it were a file below it: SvelteKit, Nuxt (with any character for the dot of `.json`, also the one before a
+ * query), React Router, Next.js (an export) and Qwik.
+ */
+const PART_OF_PAGE = /^(?:__(?:data\.json|route\.js)|_payload.*|_(?:root)?\.(?:data|rsc)|__next\..*\.txt|q-data\.json)$/i;
 /** The same of a page whose name ends so (SvelteKit). */
 const PART_OF_HTML = /(?<=\.html)__(?:data\.json|route\.js)$/i;
 /** Jakarta Faces runs the same view for them. */
 const FACES = /\.(?:jsf|faces)$/i;
-/** The folders of these names. Another name of a path below one may be anywhere. */
+/** Folders whose paths have other names, which may be anywhere. */
 const NAMING_FOLDER = /\/(?:_next|rsc|_ipx|faces|page-data)(?:\/|$)/i;
 const END_OF_PATH = /[?#]/;
 const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
@@ -195,7 +201,8 @@ function toNames(path: string): string[] | undefined {
   }
   const cgi = CGI.exec(plain);
   if (cgi !== null) names.push(plain.slice(0, cgi.index + cgi[0].length - 1));
-  if (INNER_PATH.test(plain)) names.push(plain.replace(INNER_PATH, '/').replace(DATA_EXTENSION, ''));
+  if (INNER_PATH.test(plain)) names.push(plain.replace(INNER_PATH, '/').replace(JSON_OF_PAGE, ''));
+  if (WAKU_FOLDER.test(plain) && WAKU_END.test(plain)) names.push(plain.replace(WAKU_FOLDER, '/').replace(WAKU_END, ''));
   if (FACES.test(plain)) names.push(plain.replace(FACES, '.xhtml'));
   const [folder, file] = GATSBY_DATA;
   if (plain.endsWith(file)) names.push(plain.slice(0, -file.length).replace(folder, '/'));

@@ -209,6 +209,9 @@ describe('a path that an app may interpret as another route', () => {
     ['of a prefix with a dot in its name, with two formats', '/api/v1.0.tar.gz'],
     ['of a page with an extension, with a language', '/report.html.en'],
     ['as a view of Jakarta Faces', '/faces/admin/users.xhtml'],
+    ['as a view of Jakarta Faces without an extension', '/faces/admin'],
+    ['as a view below it of Jakarta Faces, repeated', '/faces/faces/faces/admin/x'],
+    ['as the data of a page of Nuxt, with the dot that begins a query', '/account/_payload?json'],
     ['as a view of Jakarta Faces, with another extension', '/view.JSF'],
     ['as an image that Nuxt resizes', '/_ipx/w_200/admin/scan.png'],
     ['of a webhook, encoded', '/hooks/%62illing'],
@@ -354,6 +357,8 @@ describe('a path that an app may interpret as another route', () => {
     ['/page-data', '/page-data/admin/page-data.json', '/page-data/app-data.json'],
     ['/_ipx', '/_ipx/w_200/admin/scan.png', '/_ipx/w_200/scan.png'],
     ['/RSC', '/RSC/R/admin.txt', '/RSC/R/other.txt'],
+    ['/rsc', '/rsc/r/admin.txt', '/rsc/admin/style.css'],
+    ['/faces', '/faces/admin', '/faces/other'],
     ['/ad', '/ad/(S(x))min', '/ad/(S(x))other'],
   ])('is rejected under an open prefix in which another name of its handler is: %s', async (pathPrefix, rejected, passed) => {
     const [admin] = toGuardedRoutes(app.port);

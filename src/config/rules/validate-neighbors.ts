@@ -192,7 +192,7 @@ function describe(space: MatchSpace, wider: MatchSpace): string {
     ...(host === undefined || wider.host !== undefined
       ? []
       : [`with a Host other than ${host}, route ${name} matches the path: the app must distinguish hosts`]),
-    ...(isGuarded(wider) || !isGuardedApp(space) || !acceptsWrites(wider)
+    ...(isGuarded(wider) || !isGuardedApp(space) || !acceptsWrites(wider) || !mayShareTarget(wider.route.upstream, route.upstream)
       ? []
       : [`functions of its pages that the app runs for any path (server actions) are open to clients of route ${name}`]),
   ];
