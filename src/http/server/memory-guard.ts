@@ -26,7 +26,7 @@ const HEAP_TIGHT = 0.9;
 /** If a collection leaves more than that, the next one for the heap is after so many times its duration. */
 const HEAP_RESTS = 10;
 /**
- * After each collection, the next one waits so many times its duration. V8 ends a process that spends more than 60 % of the time with four collections in
+ * After each collection that the guard runs, the next one waits so many times its duration. V8 ends a process that spends more than 60 % of the time with four collections in
  * a row which leave its heap nearly full.
  */
 const RESTS = 1.5;
@@ -54,6 +54,8 @@ export class MemoryGuard implements MemoryPressure {
   #garbage = 0;
   #isHeapFull = false;
   #isHeapTight = false;
+  /** By the last collection for the heap. */
+  #isLeftFull = false;
   #heapCheckedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #heapRestsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
   #restsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
@@ -82,8 +84,8 @@ export class MemoryGuard implements MemoryPressure {
   }) {
     this.#parts = parts;
     this.#stop = parts.clock.every(CHECK_INTERVAL_MS, () => {
-      this.#checkHeap();
       if (parts.limit !== undefined) this.#check();
+      this.#checkHeap();
     });
   }
 
@@ -129,8 +131,8 @@ export class MemoryGuard implements MemoryPressure {
     if (this.#bytes < CHECK_BYTES) return;
     this.#bytes = 0;
     const { clock, limit } = this.#parts;
-    if (clock.monotonic() - this.#heapCheckedAt >= MIN_HEAP_INTERVAL_MS) this.#checkHeap();
     if (limit !== undefined) this.#check();
+    if (clock.monotonic() - this.#heapCheckedAt >= MIN_HEAP_INTERVAL_MS) this.#checkHeap();
   }
 
   onGarbage(bytes: number): void {
@@ -145,17 +147,22 @@ export class MemoryGuard implements MemoryPressure {
     this.#stop();
   }
 
-  /** Garbage counts as used until it is collected. */
+  /** The memory is checked first: its collections may also shrink the heap, and the next one has to wait. */
   #checkHeap(): void {
     const { clock, heapShed, readHeap, collect } = this.#parts;
     const tight = heapShed * HEAP_TIGHT;
-    if (readHeap() > tight && clock.monotonic() >= this.#heapRestsUntil) {
-      const duration = this.#run(collect) ?? 0;
-      if (readHeap() > tight) this.#heapRestsUntil = clock.monotonic() + HEAP_RESTS * duration;
-    }
+    const heap = readHeap();
+    // Requests must not be rejected because of garbage.
+    const restsUntil = heap > heapShed && !this.#isLeftFull ? Number.NEGATIVE_INFINITY : this.#heapRestsUntil;
+    const duration = heap > tight && clock.monotonic() >= restsUntil ? this.#run(collect) : undefined;
+    const left = readHeap();
     this.#heapCheckedAt = clock.monotonic();
-    this.#isHeapFull = readHeap() > heapShed;
-    this.#isHeapTight = readHeap() > tight;
+    this.#isHeapFull = left > heapShed;
+    if (duration !== undefined) {
+      this.#isLeftFull = left > heapShed;
+      this.#heapRestsUntil = left > tight ? this.#heapCheckedAt + HEAP_RESTS * duration : Number.NEGATIVE_INFINITY;
+    }
+    if (duration !== undefined || left <= tight) this.#isHeapTight = left > tight;
   }
 
   #check(): void {

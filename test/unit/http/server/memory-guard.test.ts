@@ -179,6 +179,25 @@ test('the next collection waits one and a half times as long as the last one too
   }
 });
 
+test('a heap that stays nearly full does not keep the guard from shrinking it for the memory', async () => {
+  const { clock, state, guard } = start(100);
+  Object.assign(state, { heap: 0.8, pause: 20, live: 95, used: 95, shrinkable: 60 });
+  await clock.advance(3_000);
+  expect(state.fullCollections).toBeGreaterThan(0);
+  expect(guard.shortage).toBeUndefined();
+});
+
+test('garbage in a heap that is nearly full rejects nothing', () => {
+  const { clock, state, guard } = start(undefined);
+  Object.assign(state, { heap: 0.8, pause: 100 });
+  guard.onBytes(MIB);
+  clock.pass(200);
+  const { collections } = state;
+  Object.defineProperty(state, 'heap', { get: () => (state.collections > collections ? 0.8 : 0.9) });
+  guard.onBytes(MIB);
+  expect([guard.shortage, guard.isHeapTight]).toEqual([undefined, true]);
+});
+
 test('no timer is left after close', () => {
   const { clock, guard } = start(100);
   guard.close();
