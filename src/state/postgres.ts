@@ -120,7 +120,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/read-only|during recovery/, 'this server is a read-only standby: use the address of the primary'],
   [/\b57P0[123]\b/, 'wait until PostgreSQL is ready; if it does not become ready, see its log'],
   [
-    /^(?:0A|2[0-8]|3[89]|4[24]|P0)[0-9A-Z]{3}$/,
+    /^(?:0A|2[0-478]|3[89]|4[24]|P0)[0-9A-Z]{3}$/,
     'PostgreSQL rejects a statement: compare the tables, and their triggers and rules, with docs/outbox.md or docs/provider.md',
   ],
   [/\b(?:57014|55P03)\b/, 'another transaction holds a lock: find it in pg_stat_activity and pg_locks, and end it'],

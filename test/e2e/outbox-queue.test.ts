@@ -47,12 +47,12 @@ function failRemovals(database: string): void {
 }
 
 /** Keeps the rows of the type `kept`, and counts how often one was to be removed. */
-function keepRows(database: string): Promise<void> {
+function keepRows(database: string, how = 'RETURN NULL'): Promise<void> {
   return runBeside(
     server,
     database,
     `CREATE SEQUENCE removals; GRANT USAGE ON SEQUENCE removals TO sidegate;
-     CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM nextval('removals'); RETURN NULL; END$$;
+     CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM nextval('removals'); ${how}; END$$;
      CREATE TRIGGER keep BEFORE DELETE ON sidegate_outbox FOR EACH ROW WHEN (OLD.type = 'kept') EXECUTE FUNCTION keep()`,
   );
 }
@@ -114,14 +114,28 @@ describe.each(['the same', 'another'] as const)('with the queue in %s database, 
     expect(await storedEvents(queue)).toBe(250);
   });
 
+  test('are not sent either if their removal is an error, and delay no others', async () => {
+    const database = createDatabase();
+    const queue = await openQueue(database);
+    await keepRows(database, "RAISE EXCEPTION 'is kept'");
+    insertEvents(server, database, 20, 'kept', 'kept');
+    insertEvents(server, database, 50);
+    const { log, untilUp } = await start(database, queue, { pollInterval: 100 });
+    await until(() => countRows(server, database) === 20);
+    expect(await until(() => log[0])).toContain('is kept');
+    expect(await storedEvents(queue)).toBe(50);
+    await runBeside(server, database, 'DROP TRIGGER keep ON sidegate_outbox');
+    await untilUp();
+    expect(await storedEvents(queue)).toBe(70);
+  });
+
   test('are tried again less and less often, and not all of many', async () => {
     const database = createDatabase();
     const queue = await openQueue(database);
     await keepRows(database);
     insertEvents(server, database, 3_000, 'kept', 'kept');
-    await start(database, queue, { pollInterval: 10 });
-    await until(() => countRemovals(database) > 0);
     const startedAt = performance.now();
+    await start(database, queue, { pollInterval: 10 });
     await until(() => countRemovals(database) >= 4_000);
     // 250 ms, 500 ms and 1 s.
     expect(performance.now() - startedAt).toBeGreaterThan(1_500);

@@ -5,7 +5,7 @@ import type { endpointSettings } from '../../config/schema/provider-schema.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { parseJson } from '../../core/json-path.ts';
 import { Secret } from '../../core/secret.ts';
-import { DISABLED_REASONS, type Endpoint, type SigningKey, toIdentity } from './endpoint.ts';
+import { DISABLED_REASONS, type Endpoint, type SigningKey } from './endpoint.ts';
 import { type EndpointCipher, encryptedValue, PLAIN, type StoredValue, type ValuePlace } from './endpoint-cipher.ts';
 
 const RECORD_VERSION = 1;
@@ -41,12 +41,7 @@ const apiRecord = z.object({
 });
 
 /** The state of an endpoint whose settings are in the config. */
-const configState = z.object({
-  v: z.literal(RECORD_VERSION),
-  disabled: disabled.optional(),
-  enabledAt: z.number(),
-  identity: z.string().optional(),
-});
+const configState = z.object({ v: z.literal(RECORD_VERSION), disabled: disabled.optional(), enabledAt: z.number() });
 
 type Disabled = NonNullable<Endpoint['disabled']>;
 
@@ -64,10 +59,7 @@ export interface EndpointRecord {
 }
 
 /** The part of an endpoint of the config that changes at run time. */
-export interface ConfigState extends Pick<EndpointRecord, 'disabled' | 'enabledAt'> {
-  /** `toIdentity` of the endpoint then. */
-  readonly identity?: string | undefined;
-}
+export type ConfigState = Pick<EndpointRecord, 'disabled' | 'enabledAt'>;
 
 /** Settings of the config for endpoints that do not set them. */
 export type EndpointDefaults = Pick<Endpoint, 'timeout' | 'connectTimeout' | 'concurrency' | 'schedule'>;
@@ -120,22 +112,14 @@ function toKeyPlace(id: string, { url }: Placed, index: number, { version, expir
   return [id, url, 'key', index, version, expiresAt ?? 'current'];
 }
 
-export function encodeState({ disabled: since, enabledAt, identity }: ConfigState): string {
-  return JSON.stringify({ v: RECORD_VERSION, disabled: since, enabledAt, identity });
+export function encodeState({ disabled: since, enabledAt }: ConfigState): string {
+  return JSON.stringify({ v: RECORD_VERSION, disabled: since, enabledAt });
 }
 
 /** Returns undefined for text that is not a state of this version. */
 export function decodeState(json: string): { readonly state: ConfigState } | undefined {
   const stored = parseJson(json, configState);
-  return stored && { state: stored };
-}
-
-/** An endpoint of the config with its state. Only what an operator did also holds for the next receiver of this name. */
-export function withState(endpoint: Endpoint, state: ConfigState | undefined): Endpoint {
-  if (state === undefined) return endpoint;
-  const { disabled: since, enabledAt, identity = toIdentity(endpoint) } = state;
-  const isOwn = since?.reason === 'manual' || identity === toIdentity(endpoint);
-  return isOwn ? { ...endpoint, disabled: since, enabledAt } : endpoint;
+  return stored && { state: { disabled: stored.disabled, enabledAt: stored.enabledAt } };
 }
 
 /** The endpoint as the rest of the provider sees it: settings of the config or of the store, completed by the defaults. */

@@ -15,7 +15,6 @@ import {
   type SigningKey,
   STATE_PREFIX,
   type Target,
-  toIdentity,
 } from './endpoint.ts';
 import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
@@ -28,7 +27,6 @@ import {
   encodeRecord,
   encodeState,
   toEndpoint,
-  withState,
 } from './endpoint-record.ts';
 
 export type RegistryLogEvent =
@@ -119,7 +117,9 @@ export class StoredRegistry implements EndpointRegistry {
    * key that the config does not have. Those under one of `lostKeys` get a secret of `createKey`, and are disabled.
    */
   async open(lost?: { readonly lostKeys: readonly string[]; readonly createKey: () => SigningKey }): Promise<void> {
-    this.#stopListening();
+    this.close();
+    this.#isClosed = false;
+    this.#cancelReencryption = undefined;
     this.#stopListening = this.#parts.store.onChange(() => this.#follow(FOLLOW_MS));
     await this.reload();
     const { missing, altered } = this.#findSealed([...this.#stored.keys()]);
@@ -131,8 +131,8 @@ export class StoredRegistry implements EndpointRegistry {
     const count = [...this.#stored.values()].filter(({ keyIds }) => keyIds?.includes(PLAIN)).length;
     if (this.#cipher.keyId === PLAIN && count > 0)
       this.#parts.logger.warn('endpoint_secrets_plain', { count, hint: 'set provider.encryption.keys' });
-    this.#reencryptSoon();
     this.#cancelReencryption = this.#parts.clock.every(REENCRYPT_INTERVAL_MS, () => this.#reencryptSoon());
+    this.#reencryptSoon();
   }
 
   close(): void {
@@ -274,9 +274,7 @@ export class StoredRegistry implements EndpointRegistry {
     const storeId = `${STATE_PREFIX}${id}`;
     const result = this.#config.has(id)
       ? this.#change(storeId, () => {
-          const endpoint = this.#endpoints.get(id) as Endpoint;
-          const changed = change(endpoint);
-          const state = changed && { ...changed, identity: toIdentity(endpoint) };
+          const state = change(this.#endpoints.get(id) as Endpoint);
           return state === undefined ? 'unchanged' : { json: encodeState(state), state };
         })
       : this.update(id, (record) => {
@@ -314,7 +312,8 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   #reencryptSoon(): void {
-    if (this.#isReencrypting || this.#cipher.keyId === PLAIN) return;
+    // Before the store is open, nothing is known of what it has.
+    if (this.#cancelReencryption === undefined || this.#isReencrypting || this.#cipher.keyId === PLAIN) return;
     this.#isReencrypting = true;
     const run = this.#reencrypt().finally(() => {
       this.#isReencrypting = false;
@@ -476,7 +475,10 @@ export class StoredRegistry implements EndpointRegistry {
 
   #build(id: string): Endpoint | undefined {
     const configured = this.#config.get(id);
-    if (configured !== undefined) return withState(configured, this.#stored.get(`${STATE_PREFIX}${id}`)?.state);
+    if (configured !== undefined) {
+      const { state } = this.#stored.get(`${STATE_PREFIX}${id}`) ?? {};
+      return state === undefined ? configured : { ...configured, ...state };
+    }
     const record = this.#stored.get(id)?.record;
     if (record === undefined) return undefined;
     const { settings, keys, disabled, enabledAt } = record;

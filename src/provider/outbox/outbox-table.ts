@@ -1,5 +1,5 @@
 /** The tables of the outbox: their migrations, and the statements that sidegate runs on them (docs/outbox.md). */
-import type pg from 'pg';
+import pg from 'pg';
 import { PostgresError } from '../../state/postgres.ts';
 
 /** Notified by a trigger for each INSERT. */
@@ -177,6 +177,15 @@ async function findRows(client: pg.Client, held: readonly string[][], isFree: (k
   }
   await client.query('CLOSE found');
   return free;
+}
+
+/** Of triggers, rules and foreign keys: other rows need not have them. */
+const ROW_ERRORS = /^(?:0A|23|38|39|44|P0)/;
+
+/** Throws what is no error of single rows. */
+export function toRowError(thrown: unknown): Error {
+  if (thrown instanceof pg.DatabaseError && ROW_ERRORS.test(thrown.code ?? '')) return thrown;
+  throw thrown;
 }
 
 /** Returns those whose rows stay: a trigger can keep them. */

@@ -26,6 +26,7 @@ import {
   rejectRows,
   removeRows,
   takeRows,
+  toRowError,
 } from './outbox-table.ts';
 
 export interface OutboxParts {
@@ -253,12 +254,25 @@ export class Outbox {
   /** An event that another database has accepted cannot be taken back, and is sent again after its ID was forgotten: its row must be removable. */
   async #selectRemovable(client: pg.Client, items: readonly Item[]): Promise<readonly Item[]> {
     if (items.length === 0 || (this.#canRemove && this.#failure === undefined)) return items;
-    await client.query('SAVEPOINT trial');
-    const kept = await removeRows(client, items);
-    await client.query('ROLLBACK TO trial');
+    const removable = await this.#tryRemoval(client, items);
     this.#canRemove = true;
-    this.#keep(kept);
-    return items.filter((item) => !kept.includes(item));
+    return removable;
+  }
+
+  async #tryRemoval(client: pg.Client, items: readonly Item[]): Promise<readonly Item[]> {
+    await client.query('SAVEPOINT trial');
+    const kept = await removeRows(client, items).catch((thrown: unknown) => toRowError(thrown));
+    await client.query('ROLLBACK TO trial');
+    if (!(kept instanceof Error)) {
+      this.#keep(kept);
+      return items.filter((item) => !kept.includes(item));
+    }
+    if (items.length === 1) {
+      this.#keep(items, kept);
+      return [];
+    }
+    const half = items.length >> 1;
+    return [...(await this.#tryRemoval(client, items.slice(0, half))), ...(await this.#tryRemoval(client, items.slice(half)))];
   }
 
   /** Leaves rows in the table for a while. */

@@ -99,6 +99,7 @@ export class Provider {
   #settings: ProviderSettings;
   #isOpen = false;
   #delivers = false;
+  #openProblem = '';
   #isStopped = false;
   #cancelLook: CancelTimer | undefined;
   #serving: Serving | undefined;
@@ -259,7 +260,8 @@ export class Provider {
   #openLater(because: unknown): void {
     if (this.#isStopped) return;
     const error = toErrorText(because);
-    if (!isOutage(because)) this.#parts.logger.error('provider_failed', { error });
+    if (!isOutage(because) && error !== this.#openProblem) this.#parts.logger.error('provider_failed', { error });
+    this.#openProblem = error;
     this.#condition.fail('writes', error);
     this.#cancelLook = this.#parts.clock.after(REOPEN_MS, () =>
       runDetached(this.#openQueue().catch((thrown: unknown) => this.#openLater(thrown))),
@@ -268,7 +270,10 @@ export class Provider {
 
   async #openQueue(): Promise<void> {
     const { logger, clock } = this.#parts;
-    for (const message of await this.#queue.open()) logger.warn('queue_warning', { message });
+    const warnings = await this.#queue.open();
+    // `stop` closed what was open then.
+    if (this.#isStopped) return this.#queue.close();
+    for (const message of warnings) logger.warn('queue_warning', { message });
     // Only now is the time of the store known. If it is ahead of that of this process, nobody set a clock.
     this.#steps.restart();
     const lostKeys = this.#settings.config.encryption?.lostKeys ?? [];

@@ -67,7 +67,12 @@ export function openPostgresStore(settings: PostgresSettings, bounds: QueueBound
   return async (events) => {
     const database = await PostgresDatabase.open(settings, clock);
     const client = new PostgresClient(database, new Store(database, bounds), { settings, clock, events });
-    await client.start();
+    try {
+      await client.start();
+    } catch (thrown) {
+      await client.close();
+      throw database.explain(thrown).error;
+    }
     return { client, warnings: [] };
   };
 }
@@ -367,7 +372,7 @@ class PostgresClient implements StoreClient {
     try {
       // Only a clock that was ahead sets such a lease. An owner that runs renews it, and another replica takes over from one that does not.
       const late = `SELECT num FROM lane WHERE owner IS NOT NULL AND lease > ${NOW} + ${LEASE_MS} FOR UPDATE SKIP LOCKED`;
-      await this.#database.run(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE num IN (${late})`);
+      await this.#database.run(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE num IN (${late})`).catch(() => undefined);
       const renewed = await this.#database
         .transaction(async (sql) => {
           await sql.run(`UPDATE lane SET owner = NULL WHERE ${lanes.replace(' IN ', ' NOT IN ')}`, values);

@@ -336,7 +336,7 @@ function toState(thrown: unknown): string {
 
 /** Whether the queue cannot be opened because its server does not respond, or has no resources. */
 export function isOutage(thrown: unknown): boolean {
-  return thrown instanceof SidegateError && thrown.code === 'queue_unavailable' && isStoreError(thrown.cause);
+  return thrown instanceof SidegateError && thrown.cause !== undefined && isStoreError(thrown.cause);
 }
 
 function isStoreError(thrown: unknown): boolean {
