@@ -48,8 +48,10 @@ const MAX_FORMS = 48;
 const MAX_FORM_CHARS = 24 * 1024;
 /** A character of a form that is not ASCII takes as much time as so many others. One can become 18 (U+FDFA). */
 const NON_ASCII_COST = 4;
-/** Lower-case letters and digits, in segments that are not empty, and no name that is another one's. */
-const PLAIN = /^(?:\/(?!faces\/)[a-z0-9]+)+$|^\/$/;
+/** Lower-case letters and digits, in segments that are not empty. */
+const PLAIN = /^(?:\/[a-z0-9]+)+$|^\/$/;
+/** Of Jakarta Faces. */
+const FACES_FOLDER = '/faces/';
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 const PARAMETERS = /;[^/]*/g;
@@ -110,7 +112,7 @@ export function createFormBudget(): FormBudget {
 /** Returns whether the path has no form but itself. */
 export function isPlainPath(path: string): boolean {
   // An app may serve the index of a directory at the path of the directory.
-  return PLAIN.test(path) && !path.endsWith(INDEX);
+  return PLAIN.test(path) && !path.endsWith(INDEX) && !path.includes(FACES_FOLDER);
 }
 
 /**
