@@ -182,7 +182,7 @@ async function findRows(client: pg.Client, held: readonly string[][], isFree: (k
 /** Of triggers, rules and foreign keys: other rows need not have them. */
 const ROW_ERRORS = /^(?:0A|23|38|39|44|P0)/;
 
-/** Throws what is no error of single rows. */
+/** Throws all others than errors of single rows. */
 export function toRowError(thrown: unknown): Error {
   if (thrown instanceof pg.DatabaseError && ROW_ERRORS.test(thrown.code ?? '')) return thrown;
   throw thrown;
