@@ -2,24 +2,20 @@
 import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
-import { makeFolder, useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp, usePostgres } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { type PostgresServer, startPostgres } from '../support/postgres.ts';
+import { call } from '../support/provider/client.ts';
 
 const STANDARD_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 const SECRET = "It's a Secret to Everybody";
 const BODY = '{"ref":"refs/heads/main"}';
 
 const app = useApp();
-let server: PostgresServer;
+const server = usePostgres({ config: ['fsync = on'] });
 let gate: TestGate;
 
-beforeAll(async () => {
-  server = await startPostgres({ config: ['fsync = on'] });
-});
-afterAll(() => server.stop());
 beforeEach(() => server.kill());
 afterEach(async () => void (await gate.stop()));
 
@@ -50,11 +46,7 @@ function push(route: string, id: string): Promise<Answer> {
   return send(gate.port, { path: `/hooks/${route}`, headers, body: BODY });
 }
 
-function call(method: string, path: string, body?: object): Promise<Answer> {
-  const sent = body && { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
-  return send(gate.providerPort, { method, path, ...sent });
-}
-
+const UNAVAILABLE = { status: 503, body: { code: 'queue_unavailable' } };
 const EVENT = { id: 'evt_1', type: 'invoice.paid', data: {} };
 const readReadiness = async (): Promise<string> => (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).text();
 
@@ -62,14 +54,14 @@ test('forwards webhooks, and rejects with 503 what it would have to store, until
   gate = await startGate(toSections('later'), undefined, { secret: SECRET });
   expect((await push('direct', 'a')).status).toBe(200);
   expect((await push('inbox', 'b')).status).toBe(503);
-  expect(await call('POST', '/v1/events', EVENT)).toMatchObject({ status: 503, code: 'queue_unavailable' });
-  expect(await call('GET', '/v1/endpoints/acme')).toMatchObject({ status: 503, code: 'queue_unavailable' });
+  expect(await call(gate.providerPort, 'POST', '/v1/events', EVENT)).toMatchObject(UNAVAILABLE);
+  expect(await call(gate.providerPort, 'GET', '/v1/endpoints/acme')).toMatchObject(UNAVAILABLE);
   expect(await readReadiness()).toContain('the queue cannot store events');
   expect(await gate.metric('sidegate_provider_queue_up')).toBe(0);
   await gate.gate.reload();
   expect(gate.logText().match(/queue_down/g)).toHaveLength(1);
   await server.restart();
-  await until(async () => (await call('POST', '/v1/events', EVENT)).status === 202);
+  await until(async () => (await call(gate.providerPort, 'POST', '/v1/events', EVENT)).status === 202);
   await until(() => app.received.some(({ url }) => url === '/events'));
   expect((await push('inbox', 'b')).status).toBe(202);
   await until(() => app.received.some(({ headers }) => headers['x-github-delivery'] === 'b'));

@@ -2,10 +2,9 @@
 import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { makeFolder, useApp } from '../support/fixtures.ts';
+import { afterEach, describe, expect, test } from 'vitest';
+import { makeFolder, useApp, usePooler, usePostgres } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { type Pooler, type PostgresServer, startPooler, startPostgres } from '../support/postgres.ts';
 import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
 
 const LIMIT_MS = 60_000;
@@ -14,18 +13,10 @@ const SECRETS = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)].map((bytes) => `whsec
 
 const before = useApp();
 const after = useApp();
-let server: PostgresServer;
-let pooler: Pooler;
+const server = usePostgres({ config: ['fsync = on'] });
+const pooler = usePooler(server);
 let schemas = 0;
 const gates: TestGate[] = [];
-beforeAll(async () => {
-  server = await startPostgres({ config: ['fsync = on'] });
-  pooler = await startPooler(server);
-});
-afterAll(async () => {
-  await pooler.stop();
-  await server.stop();
-});
 afterEach(async () => {
   await Promise.all(gates.splice(0).map((gate) => gate.stop()));
 });

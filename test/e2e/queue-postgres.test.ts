@@ -2,16 +2,17 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock, within } from '../../src/core/clock.ts';
 import type { DeliveryQueue, Serving } from '../../src/provider/queue/delivery-queue.ts';
 import type { QueueHooks } from '../../src/provider/queue/store-client.ts';
 import { describeDeliveryQueue } from '../contract/delivery-queue.contract.ts';
 import { describeLanes } from '../contract/delivery-queue-lanes.contract.ts';
 import { describeSettling } from '../contract/delivery-queue-settle.contract.ts';
+import { usePooler, usePostgres } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
 import { measureHeap } from '../support/heap.ts';
-import { POSTGRES_PASSWORD, type Pooler, type PostgresServer, startPooler, startPostgres } from '../support/postgres.ts';
+import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres.ts';
 import { appendMany, newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
 import { createPostgresQueue, createPostgresStores, openPostgresQueue } from '../support/queue/postgres-store.ts';
@@ -22,19 +23,11 @@ const LIMIT_MS = 60_000;
 const now = (): number => Date.now();
 const NEVER_POLLS: Clock = { ...systemClock, every: () => () => undefined };
 
-let server: PostgresServer;
-let pooler: Pooler;
+const server = usePostgres({ config: ['fsync = on'] });
+const pooler = usePooler(server);
 let schemas = 0;
 const opened = new Set<DeliveryQueue>();
 const children: ChildProcess[] = [];
-beforeAll(async () => {
-  server = await startPostgres({ config: ['fsync = on'] });
-  pooler = await startPooler(server);
-});
-afterAll(async () => {
-  await pooler.stop();
-  await server.stop();
-});
 afterEach(async () => {
   for (const child of children.splice(0)) child.kill('SIGKILL');
   await Promise.all([...opened].map((queue) => queue.close()));

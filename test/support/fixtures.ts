@@ -9,7 +9,7 @@ import { type AppHandler, startApp, type TestApp } from './app.ts';
 import { type Authority, makeAuthority } from './certificates.ts';
 import type { TestGate } from './gate.ts';
 import { type GitApp, startGitApp } from './git-app.ts';
-import { type PostgresOptions, type PostgresServer, startPostgres } from './postgres.ts';
+import { type Pooler, type PostgresOptions, type PostgresServer, startPooler, startPostgres } from './postgres.ts';
 import { type RedisServer, startRedis } from './redis.ts';
 import { type Script, type ScriptApp, startScriptApp } from './script-app.ts';
 
@@ -56,6 +56,14 @@ export function useRedis(): RedisServer {
 export function usePostgres(options: PostgresOptions = {}): PostgresServer {
   return useStarted(
     () => startPostgres(options),
+    (running) => running.stop(),
+  );
+}
+
+/** PgBouncer in transaction mode, before a server that is declared above it. */
+export function usePooler(server: PostgresServer): Pooler {
+  return useStarted(
+    () => startPooler(server),
     (running) => running.stop(),
   );
 }
