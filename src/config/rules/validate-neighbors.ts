@@ -97,7 +97,7 @@ function checkFunctions(space: MatchSpace, index: PathIndex): Problem[] {
 
 /** Without a check, a client may change by one method what it cannot read, or change, by another one. Open reading is usual. */
 function checkMethodChoice(space: MatchSpace, index: PathIndex): Problem[] {
-  const writes = isGuarded(space) ? [] : methodsOf(space.route).filter((method) => !SAFE_METHODS.has(method));
+  const writes = isGuarded(space) ? [] : writesOf(space);
   if (writes.length === 0) return [];
   const other = index
     .at(space.path)
@@ -192,7 +192,10 @@ function describe(space: MatchSpace, wider: MatchSpace): string {
     ...(host === undefined || wider.host !== undefined
       ? []
       : [`with a Host other than ${host}, route ${name} matches the path: the app must distinguish hosts`]),
-    ...(isGuarded(wider) || !isGuardedApp(space) || !acceptsWrites(wider) || !mayShareTarget(wider.route.upstream, route.upstream)
+    ...(isGuarded(wider) ||
+    !isGuardedApp(space) ||
+    writesOf(wider).length === 0 ||
+    !mayShareTarget(wider.route.upstream, route.upstream)
       ? []
       : [`functions of its pages that the app runs for any path (server actions) are open to clients of route ${name}`]),
   ];
@@ -221,8 +224,9 @@ function isGuardedApp(space: MatchSpace): boolean {
   return isGuarded(space) && space.route.webhook === undefined;
 }
 
-function acceptsWrites({ route }: MatchSpace): boolean {
-  return methodsOf(route).some((method) => !SAFE_METHODS.has(method));
+/** The methods that may change something. */
+function writesOf({ route }: MatchSpace): string[] {
+  return methodsOf(route).filter((method) => !SAFE_METHODS.has(method));
 }
 
 /** Whether `wider` matches every path of the other route, but less specifically. */

@@ -49,19 +49,14 @@ export function define<Query = undefined, Body = undefined>({ body, handle, ...o
     const maxBytes = body?.toMaxBytes?.(parts.settings.maxEventSize) ?? MAX_SMALL_BODY;
     const bounded = body && { body: { ...body, maxBytes } };
     const run = async (request: ApiRequest<Query, Body>): Promise<ApiResponse> => {
-      const { registry } = toOpen(parts);
+      if (!parts.isOpen()) throw new SidegateError('system', 'queue_unavailable', 'the queue is not open yet');
       const { endpoint, receiver = endpoint } = request.params;
       // While the store is down, what this replica knows has to do.
-      if (receiver !== undefined) await registry.catchUp(receiver).catch(() => undefined);
+      if (receiver !== undefined) await parts.registry.catchUp(receiver).catch(() => undefined);
       return handle(request, parts);
     };
     return defineOperation<Query, Body>({ ...operation, ...bounded, handle: run });
   };
-}
-
-function toOpen(parts: OperationParts): OperationParts {
-  if (!parts.isOpen()) throw new SidegateError('system', 'queue_unavailable', 'the queue is not open yet');
-  return parts;
 }
 
 export const UNKNOWN_ENDPOINT = toProblem('not_found', 'there is no endpoint with this ID');

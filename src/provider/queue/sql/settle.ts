@@ -335,7 +335,7 @@ export class Ranker {
     this.#at = now;
   }
 
-  /** The oldest only, which would be taken next: later settlements go on. */
+  /** The oldest only, which would be taken next: later settlements go on with types that fail. */
   async #change(sql: Sql, [lane, from, to]: readonly [lane: number, from: number, to: number], types: readonly string[]) {
     if (types.length === 0 || this.#rows < RANKED_PER_SEARCH) return;
     const rows = await sql.all<Position & { readonly moves: number }>(

@@ -92,30 +92,35 @@ export class Taker {
   }
 }
 
+/** The parameters of `WAITING`. */
+function toNames({ endpoint }: Take): string[] {
+  return [endpoint, endpoint, endpoint];
+}
+
 /** With `next`: when the next delivery is due that is not taken. */
 async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
   const { limit, now } = operation;
   const { keys } = taken;
-  const names = Array<string>(3).fill(operation.endpoint);
   for (const seq of operation.returned) keys.delete(seq);
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
   const most = limit + 2 * keys.size + 1;
   if (operation.only === 'fresh') return takeFresh(sql, operation, taken, most);
-  const first = await sql.all<DueRow>(FIND, [...names, most]);
+  const first = await sql.all<DueRow>(FIND, [...toNames(operation), most]);
   let { picked, next } = pick(first, operation, keys);
   if (first.length === most && picked.length === limit) next = now;
   else if (first.length === most) {
-    const parameters = RANKS.flatMap(() => [...names, most]);
+    const parameters = RANKS.flatMap(() => [...toNames(operation), most]);
     ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
   return { rows: await readPicked(sql, picked, keys), next };
 }
 
-async function takeFresh(sql: Sql, { endpoint, limit, now }: Take, { keys }: TakenByRun, most: number) {
+async function takeFresh(sql: Sql, operation: Take, { keys }: TakenByRun, most: number) {
+  const { limit, now } = operation;
   const busy = new Set(keys.values());
   const picked: DueRow[] = [];
   for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
-    for (const row of await sql.all<DueRow>(FIND_FRESH, [endpoint, endpoint, endpoint, rank, now - FRESH_MS, now, most])) {
+    for (const row of await sql.all<DueRow>(FIND_FRESH, [...toNames(operation), rank, now - FRESH_MS, now, most])) {
       const { event, order_key: key } = row;
       if (picked.length >= limit || keys.has(event) || (key !== null && busy.has(key))) continue;
       picked.push(row);
