@@ -26,8 +26,8 @@ const HEAP_TIGHT = 0.9;
 /** If a collection leaves more than that, the next one for the heap is after so many times its duration. */
 const HEAP_RESTS = 10;
 /**
- * After each collection that the guard runs, the next one waits so many times its duration. V8 ends a process that spends more than 60 % of the time with four collections in
- * a row which leave its heap nearly full.
+ * After each collection that the guard runs, the next one waits so many times its duration. V8 ends a process that spends more than 60 % of the time
+ * with four collections in a row which leave its heap nearly full.
  */
 const RESTS = 1.5;
 /** A measurement takes about ten microseconds. */
@@ -53,9 +53,8 @@ export class MemoryGuard implements MemoryPressure {
   #bytes = 0;
   #garbage = 0;
   #isHeapFull = false;
-  #isHeapTight = false;
-  /** By the last collection for the heap. */
-  #isLeftFull = false;
+  /** The smallest share of the heap in use since the last collection for it, which is hardly garbage. */
+  #heapLeft = 0;
   #heapCheckedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #heapRestsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
   #restsUntil: Milliseconds = Number.NEGATIVE_INFINITY;
@@ -108,7 +107,7 @@ export class MemoryGuard implements MemoryPressure {
   }
 
   get isHeapTight(): boolean {
-    return this.#isHeapTight;
+    return this.#heapLeft > this.#parts.heapShed * HEAP_TIGHT;
   }
 
   get shortage(): 'heap' | 'memory' | undefined {
@@ -150,19 +149,18 @@ export class MemoryGuard implements MemoryPressure {
   /** The memory is checked first: its collections may also shrink the heap, and the next one has to wait. */
   #checkHeap(): void {
     const { clock, heapShed, readHeap, collect } = this.#parts;
-    const tight = heapShed * HEAP_TIGHT;
     const heap = readHeap();
-    // Requests must not be rejected because of garbage.
-    const restsUntil = heap > heapShed && !this.#isLeftFull ? Number.NEGATIVE_INFINITY : this.#heapRestsUntil;
-    const duration = heap > tight && clock.monotonic() >= restsUntil ? this.#run(collect) : undefined;
-    const left = readHeap();
+    this.#heapLeft = Math.min(this.#heapLeft, heap);
+    // Above a bound that it did not fill, there is garbage, because of which nothing must be rejected.
+    const hasGarbage = [heapShed * HEAP_TIGHT, heapShed].some((bound) => heap > bound && this.#heapLeft <= bound);
+    const isDue = hasGarbage || (this.isHeapTight && clock.monotonic() >= this.#heapRestsUntil);
+    const duration = isDue ? this.#run(collect) : undefined;
     this.#heapCheckedAt = clock.monotonic();
-    this.#isHeapFull = left > heapShed;
     if (duration !== undefined) {
-      this.#isLeftFull = left > heapShed;
-      this.#heapRestsUntil = left > tight ? this.#heapCheckedAt + HEAP_RESTS * duration : Number.NEGATIVE_INFINITY;
+      this.#heapLeft = readHeap();
+      this.#heapRestsUntil = this.#heapCheckedAt + HEAP_RESTS * duration;
     }
-    if (duration !== undefined || left <= tight) this.#isHeapTight = left > tight;
+    this.#isHeapFull = (duration === undefined ? heap : this.#heapLeft) > heapShed;
   }
 
   #check(): void {
