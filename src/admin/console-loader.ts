@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RequestBody } from '../core/body.ts';
 import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { runDetached } from '../core/safe-events.ts';
-import type { SharedDeliveries } from '../state/shared-deliveries.ts';
+import type { SharedStreams } from '../state/shared-streams.ts';
 import type { Console, ConsoleParts } from './console/console.ts';
 
 /** The page, login and logout, its files and the API. */
@@ -49,7 +49,7 @@ export class ConsoleLoader {
   }
 
   /** One command, unless a console is open at any replica. */
-  async #share(shared: SharedDeliveries | undefined): Promise<void> {
+  async #share(shared: SharedStreams | undefined): Promise<void> {
     if (this.#isSharing || shared === undefined) return;
     this.#isSharing = true;
     try {

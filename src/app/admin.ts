@@ -21,7 +21,7 @@ import { type Problem, unwrap } from '../core/problem.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Captures } from '../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../state/claims/seen-ids.ts';
-import type { SharedDeliveries } from '../state/shared-deliveries.ts';
+import type { SharedStreams } from '../state/shared-streams.ts';
 import type { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
 import type { Journal } from '../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
@@ -52,7 +52,7 @@ export interface AdminParts extends HealthParts {
   readonly captures: Captures;
   readonly services: {
     readonly routeParts: { readonly keyEvidence: KeyEvidence; readonly offeredTokens: OfferedTokens };
-    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly deliveries: SharedDeliveries | undefined };
+    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly deliveries: SharedStreams | undefined };
     readonly realms: Realms;
     readonly provider: { readonly provider: { readonly operations: OutgoingOperations } } | undefined;
     readonly reloads: Reloads;

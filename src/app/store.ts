@@ -11,7 +11,7 @@ import { createMemoryNewestVersions } from '../state/ordering/memory-newest-vers
 import type { NewestVersions } from '../state/ordering/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/options.ts';
 import { createRedisStore, type RedisStoreEvents } from '../state/redis/redis-store.ts';
-import type { SharedDeliveries } from '../state/shared-deliveries.ts';
+import type { SharedStreams } from '../state/shared-streams.ts';
 import { type Attempts, withBanCache, withFallback } from '../users/attempts.ts';
 import { createMemoryAttempts } from '../users/memory-attempts.ts';
 
@@ -44,7 +44,7 @@ export interface OpenedStore {
   /** Only `lift` rejects. */
   readonly attempts: Attempts;
   /** Undefined without Redis. */
-  readonly deliveries: SharedDeliveries | undefined;
+  readonly deliveries: SharedStreams | undefined;
   /** Closes connections; later calls reject with StoreUnavailable. */
   close(): Promise<void>;
 }

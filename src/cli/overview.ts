@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import type { Overview, RouteOverview } from '../admin/console/overview-schemas.ts';
+import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
 import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { ApiClient } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
@@ -10,6 +11,8 @@ import { EXIT, type Io } from './io.ts';
 
 const NAME = 'overview';
 const HASH_LENGTH = 12;
+/** Other replicas look every two seconds whether a console is open. */
+const SHARED_AFTER_MS: Milliseconds = 3_000;
 
 /** Adds the command. */
 export function addOverview(program: Command, io: Io, setExit: (code: number) => void): void {
@@ -21,17 +24,28 @@ export function addOverview(program: Command, io: Io, setExit: (code: number) =>
 }
 
 async function show(client: ApiClient, { format }: AdminOptions, io: Io): Promise<number> {
-  const overview = (await client.request('GET', '/overview')) as Overview;
+  const overview = await read(client);
   const { config, store } = overview;
   io.stdout(format === 'json' ? formatJson(overview) : formatOverview(overview));
   return config.lastReload.isSuccessful && store.isUp ? EXIT.ok : EXIT.failed;
 }
 
-function formatOverview({ replica, version, config, store, routes, unmatched }: Overview): string {
+/** With Redis, the first call asks the other replicas for their figures. */
+async function read(client: ApiClient): Promise<Overview> {
+  const first = (await client.request('GET', '/overview')) as Overview;
+  if (first.store.kind === 'memory' || !first.store.isUp || first.replicas.length > 1) return first;
+  const release = keepAlive();
+  await pause(systemClock, SHARED_AFTER_MS);
+  release();
+  return (await client.request('GET', '/overview')) as Overview;
+}
+
+function formatOverview({ replica, replicas, version, config, store, routes, unmatched }: Overview): string {
   const { hash, loadedAt, lastReload } = config;
   return [
     formatMembers([
       ['replica', `${replica}, sidegate ${version}`],
+      ['requests of', replicas.length > 1 ? `${replicas.length} replicas: ${replicas.join(', ')}` : undefined],
       ['config', `${hash.slice(0, HASH_LENGTH)}, loaded ${loadedAt}`],
       ['last reload', lastReload.isSuccessful ? undefined : `failed ${lastReload.at}`],
       ['store', `${store.kind}, ${store.isUp ? 'up' : 'down'}`],
@@ -41,7 +55,7 @@ function formatOverview({ replica, version, config, store, routes, unmatched }: 
     formatTable(routes, [
       ['ROUTE', ({ name }) => name],
       ['MODE', ({ mode }) => mode],
-      ['RATE', ({ lastMinutes: { requests, seconds } }) => `${(requests / Math.max(1, seconds)).toFixed(1)}/s`],
+      ['RATE', ({ lastMinutes }) => `${lastMinutes.perSecond.toFixed(1)}/s`],
       ['FAILED', ({ lastMinutes: { failed, requests } }) => formatShare(failed, requests)],
       ['REJECTED', ({ lastMinutes: { rejected, requests } }) => formatShare(rejected, requests)],
       ['APP P95', ({ recent }) => formatP95(recent.appMs)],

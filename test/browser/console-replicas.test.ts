@@ -39,6 +39,9 @@ test('requests of another replica appear by themselves; an outage of the store i
   await rows.nth(0).getByRole('link').click();
   await view.page.getByText('open the console of that replica').waitFor();
   await view.page.keyboard.press('Escape');
+  await view.page.getByRole('link', { name: 'Overview' }).click();
+  await view.page.getByText('of 2 replicas, worst route first').waitFor();
+  await view.page.goBack();
   await redis.kill();
   const notice = view.page.getByRole('alert').filter({ hasText: 'Requests of other replicas are missing' });
   await notice.waitFor();

@@ -1,7 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import type { Overview } from '../../src/admin/console/overview-schemas.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -50,6 +52,38 @@ test('the console of one replica shows the requests of all that share a Redis, i
   await until(async () => (await second.metric('sidegate_console_shared_total{outcome="sent"}')) === 2);
   await second.stop();
   expect(await list(first)).toHaveLength(4);
+}, 30_000);
+
+test('the overview of one replica sums the requests of all, also after one has stopped, and of itself during an outage', async () => {
+  const redis = await startRedis();
+  onTestFinished(() => void redis.stop());
+  const [first, second] = [await start(redis.port), await start(redis.port)];
+  const read = async (): Promise<Overview> =>
+    JSON.parse((await send(first.adminPort, { method: 'GET', path: '/api/v1/overview' })).text);
+  const requestsOf = ({ routes }: Overview): unknown =>
+    routes[0] && [routes[0].lastMinutes.requests, routes[0].lastMinutes.rejected];
+  await send(first.port, makeDelivery());
+  for (let i = 0; i < 3; i++) await send(second.port, makeDelivery());
+  await send(second.port, { ...makeDelivery(), headers: {} });
+  const [alone] = [await read()];
+  expect([alone.replicas, requestsOf(alone)]).toEqual([[hostname()], [1, 0]]);
+  const all = await until(async () => {
+    const overview = await read();
+    return overview.replicas.length === 2 && overview;
+  });
+  expect([all.replicas, requestsOf(all)]).toEqual([
+    [hostname(), hostname()],
+    [5, 1],
+  ]);
+  const [route] = all.routes;
+  expect(route?.lastMinutes.perSecond).toBeGreaterThan(0);
+  expect(route?.recent.requests).toBe(1);
+  expect(Date.parse(route?.lastAt ?? '')).toBeGreaterThan(Date.parse(alone.routes[0]?.lastAt ?? ''));
+  await second.stop();
+  expect(requestsOf(await read())).toEqual([5, 1]);
+  await redis.kill();
+  await until(async () => (await read()).replicas.length === 1);
+  expect(requestsOf(await read())).toEqual([1, 0]);
 }, 30_000);
 
 test('requests of a replica that does not have a secret yet are shown without it', async () => {

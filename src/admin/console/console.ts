@@ -7,7 +7,7 @@ import { writeResponse } from '../../http-api/api-writer.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
-import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
+import type { SharedStreams } from '../../state/shared-streams.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
 import { createDeliveryOperations, type DeliveryParts } from './delivery-operations.ts';
@@ -20,6 +20,7 @@ import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
 import { ConsolePage, isOfPage } from './page.ts';
 import { createRedact } from './redaction.ts';
+import { ReplicaFigures } from './replica-figures.ts';
 import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 
 /** The dependencies of the console. */
@@ -54,6 +55,7 @@ export class Console {
   readonly #access: ConsoleAccess;
   readonly #stream: DeliveryStream;
   readonly #shared: SharedEntries;
+  readonly #figures: ReplicaFigures;
   readonly #deliveries: DeliveryParts;
   readonly #router: ApiRouter;
   readonly #page: ConsolePage;
@@ -63,6 +65,7 @@ export class Console {
     this.#access = new ConsoleAccess(parts);
     const instance = randomBytes(4).toString('hex');
     this.#shared = new SharedEntries(instance, parts);
+    this.#figures = new ReplicaFigures(instance, parts);
     this.#stream = new DeliveryStream({
       clock: parts.clock,
       journal: parts.journal,
@@ -85,12 +88,13 @@ export class Console {
     await writeResponse(reply, response, body);
   }
 
-  /** Shows the recent requests to the consoles of other replicas. */
-  share(shared: SharedDeliveries): Promise<void> {
+  /** Shows the recent requests and the figures to the consoles of other replicas. */
+  async share(shared: SharedStreams): Promise<void> {
     const context = this.#toContext();
     // The capture and the body are in this process, which the other console does not reach.
     const reader = { isCaptured: false, origin: '', bodyDenial: 'other_replica' } as const;
-    return this.#shared.share(shared, (entry) => toDetailView(entry, context, reader));
+    await this.#shared.share(shared, (entry) => toDetailView(entry, context, reader));
+    await this.#figures.share(shared);
   }
 
   async #respond(request: IncomingMessage, body: RequestBody): Promise<ApiResponse> {
@@ -141,7 +145,7 @@ export class Console {
     const { version, outgoing } = this.#parts;
     const operations = [
       ...createDeliveryOperations(this.#deliveries),
-      createOverviewOperation(this.#parts),
+      createOverviewOperation(this.#parts, this.#figures),
       ...createLoginOperations(this.#parts),
       ...(outgoing?.operations.map(toOutgoing) ?? []),
     ];

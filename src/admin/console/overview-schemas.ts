@@ -10,6 +10,15 @@ const percentiles = z
   .nullable()
   .describe('In ms; null without requests that the app answered.');
 
+export const routeFigures = z.strictObject({
+  lastMinutes: z
+    .strictObject({ seconds: z.number(), perSecond: z.number(), requests: z.int(), failed: z.int(), rejected: z.int() })
+    .describe(
+      'The sum of `rates`, or, while there are none, of the requests that the journal still has, over all `replicas`. `seconds` is the longest of their times.',
+    ),
+  lastAt: time.nullable().describe('When the newest request in the journals of all `replicas` arrived.'),
+});
+
 const routeOverview = z.strictObject({
   name: z.string(),
   mode: z.enum(['enforce', 'observe']),
@@ -29,10 +38,7 @@ const routeOverview = z.strictObject({
     .describe(
       `Requests per interval in the last ten minutes, oldest first; null for routes after the first ${MAX_RATED_ROUTES} of the config.`,
     ),
-  lastMinutes: z
-    .strictObject({ seconds: z.number(), requests: z.int(), failed: z.int(), rejected: z.int() })
-    .describe('The sum of `rates`, or, while there are none, of the requests that the journal still has.'),
-  lastAt: time.nullable().describe('When the newest request in the journal arrived.'),
+  ...routeFigures.shape,
   recent: z
     .strictObject({
       requests: z.int(),
@@ -53,6 +59,11 @@ const routeOverview = z.strictObject({
 
 export const overview = z.strictObject({
   replica: z.string(),
+  replicas: z
+    .array(z.string())
+    .describe(
+      'Those whose figures `lastMinutes` and `lastAt` sum; with Redis, all that share it. The other figures are of `replica`.',
+    ),
   version: z.string(),
   at: time,
   config: z.strictObject({
@@ -74,3 +85,4 @@ export const overview = z.strictObject({
 
 export type Overview = z.output<typeof overview>;
 export type RouteOverview = Overview['routes'][number];
+export type RouteFigures = z.output<typeof routeFigures>;

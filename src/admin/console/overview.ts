@@ -7,6 +7,7 @@ import { defineOperation, type Operation, toJson } from '../../http-api/operatio
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { RATE_INTERVAL_MS, type RateHistory, type RouteRates } from '../rate-history.ts';
 import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
+import { type ReplicaFigures, sumFigures } from './replica-figures.ts';
 import { isClaimedOnly, OUTCOMES, type RequestOutcome, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */
@@ -44,22 +45,22 @@ const STORE_UP = 'sidegate_dedup_up';
 const SKEW_BOUNDS = [0, 1, 5, 30, 60, 300] as const;
 
 /** Builds the operation. */
-export function createOverviewOperation(parts: OverviewParts): Operation {
+export function createOverviewOperation(parts: OverviewParts, figures: ReplicaFigures): Operation {
   return defineOperation({
     id: 'getOverview',
     method: 'GET',
     path: '/api/v1/overview',
     tag: 'Overview',
     summary: 'Show the state of each route, of the config and of the store',
-    responses: { 200: { description: 'The overview of this replica.', schema: overview } },
+    responses: { 200: { description: 'The overview.', schema: overview } },
     problems: [],
     async handle() {
-      return toJson(200, await buildOverview(parts));
+      return toJson(200, await buildOverview(parts, figures));
     },
   });
 }
 
-async function buildOverview(parts: OverviewParts): Promise<Overview> {
+async function buildOverview(parts: OverviewParts, figures: ReplicaFigures): Promise<Overview> {
   const { clock, journal, replica, version } = parts;
   const now = clock.now();
   const entries = journal.find({ limit: Math.max(1, journal.size) });
@@ -69,22 +70,24 @@ async function buildOverview(parts: OverviewParts): Promise<Overview> {
   const { hash, loadedAt, lastReload } = parts.config();
   const decisions = await readSamples(parts.registers, DECISIONS);
   const [up] = await readSamples(parts.registers, STORE_UP);
+  const others = await figures.readOthers();
+  const own = figures.toOwn();
   const toRoute = (route: RouteConfig, recent: readonly JournalEntry[]): RouteOverview => {
-    const rates = toRates(parts.rates.of(route.name));
+    const all = [own, ...others.map(({ routes }) => routes)];
     return {
       name: route.name,
       mode: route.mode,
       scheme: route.webhook?.scheme ?? null,
       sinceStart: toTotals(decisions.filter(({ labels }) => labels['route'] === route.name)),
-      rates,
-      lastMinutes: toLastMinutes(rates, recent, seconds),
-      lastAt: recent[0] === undefined ? null : toInstant(recent[0].at),
+      rates: toRates(parts.rates.of(route.name)),
+      ...sumFigures(all.flatMap((routes) => routes.get(route.name) ?? [])),
       recent: toRecent(recent, seconds),
       keys: route.webhook === undefined ? [] : namesOf(route.webhook).map((key) => toKey(key, parts.keyUse(route.name, key))),
     };
   };
   return {
     replica,
+    replicas: [replica, ...others.map((other) => other.replica)],
     version,
     at: toInstant(now),
     config: {
@@ -111,28 +114,6 @@ function toRates(rates: RouteRates | undefined): RouteOverview['rates'] {
     failed: [...failed],
     rejected: [...rejected],
   };
-}
-
-function toLastMinutes(
-  rates: RouteOverview['rates'],
-  recent: readonly JournalEntry[],
-  seconds: number,
-): RouteOverview['lastMinutes'] {
-  if (rates === null || rates.accepted.length === 0) {
-    const count = (outcome: RequestOutcome): number => recent.filter((entry) => toOutcome(entry) === outcome).length;
-    return { seconds, requests: recent.length, failed: count('failed'), rejected: count('rejected') };
-  }
-  const [accepted, failed, rejected] = [rates.accepted, rates.failed, rates.rejected].map(sum) as [number, number, number];
-  return {
-    seconds: rates.accepted.length * rates.intervalSeconds,
-    requests: accepted + failed + rejected,
-    failed,
-    rejected,
-  };
-}
-
-function sum(counts: readonly number[]): number {
-  return counts.reduce((total, count) => total + count, 0);
 }
 
 /** The worst first; equal ones in the order of the config. */

@@ -1,17 +1,18 @@
 /** Shares requests with the consoles of other replicas, and reads theirs: in batches, at an interval, only while a console is open. */
 import * as z from 'zod';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
+import type { SharedStreams } from '../../state/shared-streams.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import type { SharedLabel } from '../admin-metrics.ts';
 import { type DeliveryDetail, deliveryDetail } from './delivery-schemas.ts';
+import { WATCH_MS } from './replica-figures.ts';
 
 /** Dependencies of the sharing. */
 export interface SharedEntriesParts {
   readonly clock: Clock;
   readonly journal: Pick<Journal, 'find' | 'recorded'>;
   /** Undefined without Redis. */
-  readonly shared: SharedDeliveries | undefined;
+  readonly shared: SharedStreams | undefined;
   readonly onShared: (outcome: SharedLabel, count: number) => void;
 }
 
@@ -28,8 +29,6 @@ interface KeptEntry extends SharedEntry {
   readonly length: number;
 }
 
-/** The others keep sharing for so long after the last request to a console. */
-const WATCH_MS: Milliseconds = 60_000;
 /** Each is a write in Redis. */
 const WATCH_INTERVAL_MS: Milliseconds = 5_000;
 const RESUMED_AFTER_MS: Milliseconds = 10_000;
@@ -99,7 +98,7 @@ export class SharedEntries {
   }
 
   /** Publishes what finished before the previous call. */
-  async share(shared: SharedDeliveries, toDetail: (entry: JournalEntry) => DeliveryDetail): Promise<void> {
+  async share(shared: SharedStreams, toDetail: (entry: JournalEntry) => DeliveryDetail): Promise<void> {
     const { clock, journal, onShared } = this.#parts;
     const now = clock.monotonic();
     // Nobody watched meanwhile: share the newest, and do not count the others as dropped.
@@ -121,7 +120,7 @@ export class SharedEntries {
     });
     onShared('dropped', to - from - texts.length);
     try {
-      await shared.publish(`[${texts.join(',')}]`);
+      await shared.publish('deliveries', `[${texts.join(',')}]`);
       onShared('sent', texts.length);
     } catch {
       onShared('failed', texts.length);
@@ -137,10 +136,10 @@ export class SharedEntries {
     return this.#reading;
   }
 
-  async #read(shared: SharedDeliveries): Promise<readonly SharedEntry[]> {
+  async #read(shared: SharedStreams): Promise<readonly SharedEntry[]> {
     try {
       await this.#watch(shared);
-      for (const { id, text } of await shared.read(this.#readUpTo)) {
+      for (const { id, text } of await shared.read('deliveries', this.#readUpTo)) {
         this.#readUpTo = id;
         // Publishers write the newest first.
         const entries = parseBatch(text).filter(({ instance }) => instance !== this.#instance);
@@ -157,7 +156,7 @@ export class SharedEntries {
     return this.#kept;
   }
 
-  async #watch(shared: SharedDeliveries): Promise<void> {
+  async #watch(shared: SharedStreams): Promise<void> {
     const now = this.#parts.clock.monotonic();
     if (now - this.#watchedAt < WATCH_INTERVAL_MS) return;
     await shared.watch(WATCH_MS);

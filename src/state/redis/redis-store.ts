@@ -5,7 +5,7 @@ import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { AttemptKeys, Attempts, AttemptsRule, LoginAttempt } from '../../users/attempts.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
-import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
+import type { SharedBatch, SharedStream, SharedStreams } from '../shared-streams.ts';
 import { openRedis, type RedisClient, toReconnectDelay } from './client.ts';
 import { type RedisReply, StoreOperations } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
@@ -48,7 +48,7 @@ interface RedisError extends Error {
   readonly command?: { readonly name: string };
 }
 
-class RedisStore implements SeenIds, NewestVersions, Attempts, SharedDeliveries {
+class RedisStore implements SeenIds, NewestVersions, Attempts, SharedStreams {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
   readonly #operations: StoreOperations;
@@ -133,15 +133,15 @@ class RedisStore implements SeenIds, NewestVersions, Attempts, SharedDeliveries 
     await this.#client.set(`${this.#prefix}console`, '1', 'PX', duration);
   }
 
-  async publish(text: string): Promise<void> {
-    const key = `${this.#prefix}deliveries`;
-    await this.#client.xadd(key, 'MAXLEN', '~', MAX_BATCHES, '*', 'deliveries', text);
+  async publish(stream: SharedStream, text: string): Promise<void> {
+    const key = this.#prefix + stream;
+    await this.#client.xadd(key, 'MAXLEN', '~', MAX_BATCHES, '*', stream, text);
     await this.#client.pexpire(key, BATCHES_KEPT_MS);
   }
 
-  async read(after: string): Promise<DeliveryBatch[]> {
+  async read(stream: SharedStream, after: string): Promise<SharedBatch[]> {
     // Inclusive, as Redis 6.0 knows no exclusive ranges.
-    const found = await this.#client.xrange(`${this.#prefix}deliveries`, after, '+', 'COUNT', MAX_BATCHES + 1);
+    const found = await this.#client.xrange(this.#prefix + stream, after, '+', 'COUNT', MAX_BATCHES + 1);
     return found.flatMap(([id, [, text = '']]) => (id === after ? [] : [{ id, text }]));
   }
 

@@ -7,11 +7,11 @@ import { DeliveryStream, MAX_STREAMS } from '../../../src/admin/console/delivery
 import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
 import type { Row } from '../../../src/admin/console/recent-deliveries.ts';
 import { SharedEntries, type SharedEntry } from '../../../src/admin/console/shared-entries.ts';
-import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
 import { makePauseOwner } from '../../support/pauses.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
+import { createSharedStreams } from '../../support/shared-streams.ts';
 
 const INSTANCE = 'aaaaaaaa';
 const CONTEXT = {
@@ -62,21 +62,7 @@ class FakeResponse extends EventEmitter {
 function start() {
   const clock = new FakeClock();
   const journal = new Journal({ size: 1_000, maxBytes: 10_000_000 });
-  const batches: DeliveryBatch[] = [];
-  const store = { isAway: false, reads: 0, watches: 0 };
-  const shared: SharedDeliveries = {
-    isWatched: async () => true,
-    watch: async () => {
-      if (store.isAway) throw new Error('away');
-      store.watches++;
-    },
-    publish: async () => undefined,
-    read: async (after) => {
-      store.reads++;
-      if (store.isAway) throw new Error('away');
-      return batches.filter(({ id }) => Number(id) > Number(after));
-    },
-  };
+  const { store: shared, state: store } = createSharedStreams(clock);
   const entries = new SharedEntries(INSTANCE, { clock, journal, shared, onShared: () => undefined });
   const stream = new DeliveryStream({
     clock,
@@ -90,7 +76,7 @@ function start() {
   /** Another replica publishes; the newest first, as replicas do. */
   const publish = (...ids: number[]): void => {
     const found = ids.map((id): SharedEntry => ({ instance: 'bbbbbbbb', sequence: ++sequence, detail: toDetail(toId(id)) }));
-    batches.push({ id: String(batches.length + 1), text: JSON.stringify(found.toReversed()) });
+    void shared.publish('deliveries', JSON.stringify(found.toReversed()));
   };
   const open = (lastId?: string, isSelected: (row: Row) => boolean = () => true): FakeResponse => {
     const response = new FakeResponse();

@@ -2,11 +2,12 @@ import { expect, test } from 'vitest';
 import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas.ts';
 import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
 import { SharedEntries } from '../../../src/admin/console/shared-entries.ts';
-import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
+import type { SharedStreams } from '../../../src/state/shared-streams.ts';
 import { Journal, type JournalEntry, type RequestDetails } from '../../../src/telemetry/journal/journal.ts';
 import type { RequestLine } from '../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
+import { createSharedStreams } from '../../support/shared-streams.ts';
 
 const toDetail = (entry: JournalEntry): DeliveryDetail =>
   toDetailView(
@@ -16,19 +17,9 @@ const toDetail = (entry: JournalEntry): DeliveryDetail =>
   );
 const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
 
-/** What replicas see through the store. */
-function createStore() {
-  const batches: DeliveryBatch[] = [];
-  const store: SharedDeliveries = {
-    isWatched: async () => true,
-    watch: async () => undefined,
-    publish: async (text) => void batches.push({ id: String(batches.length + 1), text }),
-    read: async (after) => batches.slice(Number(after)),
-  };
-  return { store, batches };
-}
+const createStore = () => createSharedStreams(new FakeClock());
 
-function open(store: SharedDeliveries, instance = 'one') {
+function open(store: SharedStreams, instance = 'one') {
   const clock = new FakeClock();
   const journal = new Journal({ size: 1_000, maxBytes: 10_000_000 });
   const counts: Record<string, number> = {};
@@ -135,13 +126,13 @@ test('shares verified requests in spite of a flood of others, and others in spit
 });
 
 test('counts what the store did not take, and ignores what another version wrote', async () => {
-  const { store, batches } = createStore();
+  const { store } = createStore();
   const failing = open({ ...store, publish: () => Promise.reject(new Error('away')) });
   failing.add(3);
   await failing.share();
   await failing.entries.share({ ...store, publish: () => Promise.reject(new Error('away')) }, toDetail);
   expect(failing.counts).toMatchObject({ failed: 3 });
-  for (const text of ['', 'null', '[{}]', '{"sequence":1}']) batches.push({ id: String(batches.length + 1), text });
+  for (const text of ['', 'null', '[{}]', '{"sequence":1}']) await store.publish('deliveries', text);
   const other = open(store, 'other');
   other.add(1);
   await other.share();
@@ -150,15 +141,14 @@ test('counts what the store did not take, and ignores what another version wrote
 });
 
 test('keeps what it knows while the store is away', async () => {
-  const { store } = createStore();
+  const { store, state } = createStore();
   const other = open(store, 'other');
   other.add(1);
   await other.share();
   await other.share();
-  let isAway = false;
-  const own = open({ ...store, read: (after) => (isAway ? Promise.reject(new Error('away')) : store.read(after)) });
+  const own = open(store);
   expect(await own.entries.read()).toHaveLength(1);
-  isAway = true;
+  state.isAway = true;
   expect(await own.entries.read()).toHaveLength(1);
 });
 
@@ -184,27 +174,19 @@ test('reads each request once, even if two callers read at once, and counts thos
 });
 
 test('keeps the console open with one write every five seconds, and again after an outage', async () => {
-  const { store } = createStore();
-  let watches = 0;
-  let isAway = false;
-  const counting = {
-    ...store,
-    watch: async () => void watches++,
-    read: () => (isAway ? Promise.reject(new Error('away')) : store.read('0')),
-  };
-  const { entries, clock } = open(counting);
+  const { store, state } = createStore();
+  const { entries, clock } = open(store);
   for (let i = 0; i < 10; i++) {
     await entries.read();
     clock.pass(1_000);
   }
-  expect(watches).toBe(2);
-  isAway = true;
+  expect(state.watches).toBe(2);
+  state.isAway = true;
   await entries.read();
   expect(entries.isAvailable).toBe(false);
-  isAway = false;
+  state.isAway = false;
   await entries.read();
-  expect([watches, entries.isAvailable]).toEqual([watches, true]);
-  expect(watches).toBeGreaterThan(2);
+  expect([state.watches, entries.isAvailable]).toEqual([3, true]);
 });
 
 test('keeps at most 4 MiB of text, the newest, whatever replicas of another version write', async () => {

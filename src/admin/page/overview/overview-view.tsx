@@ -26,7 +26,7 @@ export function OverviewView({ place }: { readonly place: PageLocation }): JSX.E
 }
 
 function Content({ overview, place }: { readonly overview: Overview; readonly place: PageLocation }): JSX.Element {
-  const { config, store, journal, routes, unmatched } = overview;
+  const { config, store, journal, replicas, routes, unmatched } = overview;
   const { lastReload } = config;
   const name = place.query.get('route');
   const shown = routes.find((route) => route.name === name) ?? routes[0];
@@ -50,7 +50,7 @@ function Content({ overview, place }: { readonly overview: Overview; readonly pl
       {routes.length === 0 && <p class="empty">The config has no routes. Add one, and sidegate reloads it.</p>}
       {shown !== undefined && (
         <>
-          <RouteTable routes={routes} shown={shown} onShow={(route) => place.go({ route })} />
+          <RouteTable routes={routes} replicas={replicas.length} shown={shown} onShow={(route) => place.go({ route })} />
           <RouteOverview key={shown.name} route={shown} />
         </>
       )}
@@ -70,21 +70,26 @@ function Content({ overview, place }: { readonly overview: Overview; readonly pl
 }
 
 interface TableProps {
+  /** Whose requests the table sums. */
+  readonly replicas: number;
   readonly routes: Overview['routes'];
   readonly shown: Overview['routes'][number];
   readonly onShow: (route: string) => void;
 }
 
 /** Shares lead to the requests. */
-function RouteTable({ routes, shown, onShow }: TableProps): JSX.Element {
-  const total = { seconds: 0, requests: 0, failed: 0, rejected: 0 };
+function RouteTable({ routes, replicas, shown, onShow }: TableProps): JSX.Element {
+  const total = { seconds: 0, perSecond: 0, requests: 0, failed: 0, rejected: 0 };
   for (const { lastMinutes } of routes) {
-    for (const name of ['requests', 'failed', 'rejected'] as const) total[name] += lastMinutes[name];
+    for (const name of ['perSecond', 'requests', 'failed', 'rejected'] as const) total[name] += lastMinutes[name];
     total.seconds = Math.max(total.seconds, lastMinutes.seconds);
   }
   return (
     <table class="list routes">
-      <caption>The last {Math.max(1, Math.round(total.seconds / 60))} minutes, worst route first</caption>
+      <caption>
+        The last {Math.max(1, Math.round(total.seconds / 60))} minutes{replicas > 1 && ` of ${replicas} replicas`}, worst route
+        first
+      </caption>
       <thead>
         <tr>
           <ColumnHeads names={['Route', 'Rate', 'Failed', 'Rejected', 'App p95', 'Last seen']} />
@@ -128,11 +133,11 @@ interface FiguresProps {
 }
 
 function Figures({ route, figures }: FiguresProps): JSX.Element {
-  const { seconds, requests } = figures;
+  const { perSecond, requests } = figures;
   return (
     <>
       <td class="number" data-label="Rate">
-        {toRate(seconds === 0 ? 0 : requests / seconds)}
+        {toRate(perSecond)}
       </td>
       {(['failed', 'rejected'] as const).map((outcome) => (
         <td key={outcome} class="number" data-label={outcome === 'failed' ? 'Failed' : 'Rejected'}>
