@@ -3,7 +3,7 @@
  * set, so contradicting fields are rejected, and so are missing ones: a client could supply them.
  */
 import { type HeaderFields, toFoldedName } from '../../core/headers.ts';
-import { findProxyClaim, isOwnField } from '../../core/managed-names.ts';
+import { findProxyClaim, isOwnField, isProtectedField } from '../../core/managed-names.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
@@ -96,6 +96,8 @@ export function findForbiddenField(headers: HeaderFields): string | undefined {
   if (headers.all('upgrade').some((protocols) => !isRelayedUpgrade('GET', protocols))) return 'upgrade';
   return headers.names.find((name) => {
     const folded = toFoldedName(name);
+    // Proxies replace a field by its name only, and apps may take the other spelling for it.
+    if (folded !== name && isProtectedField(folded)) return true;
     const isForbidden = findProxyClaim(folded) === 'override' || isOwnField(folded) || name === UPGRADE_SETTINGS;
     return isForbidden && !READ_FIELDS.has(name) && name !== REPLACED_FIELD;
   });

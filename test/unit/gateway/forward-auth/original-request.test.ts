@@ -99,6 +99,14 @@ test.each(['Sidegate_User', 'sidegate.user', 'Sidegate-Key', 'SIDEGATE_KEY'])('%
   expect(findForbiddenField(new HeaderFields(['Sidegate-User', 'x', 'X-Original-Uri', '/']))).toBeUndefined();
 });
 
+test.each([
+  ...['Remote.User', 'REMOTE_USER', 'X.Forwarded.User', 'X_Forwarded_For', "X'Forwarded~Host", 'X|Forwarded+Proto'],
+  ...['X_Original_URI', 'Forwarded.For', 'Content_Type', 'X.WEBAUTH.USER', 'Transfer_Encoding', 'X_Auth_Request_Groups'],
+])('%s is a forbidden field: the proxy sets or clears the one with hyphens only', (name) => {
+  expect(findForbiddenField(new HeaderFields([name, 'root']))).toBe(name.toLowerCase());
+  expect(findForbiddenField(new HeaderFields(['X_Request_Id', 'a', 'user_name', 'b']))).toBeUndefined();
+});
+
 test('a field that a client adds cannot change the request of the proxy: it is the same, or rejected', () => {
   const names = [...Object.keys(FORWARDED), ...Object.keys(ORIGINAL), 'X-Original-URL', 'X_Original_URI', 'Host'];
   const values = fc.oneof(fc.constantFrom('GET', '/public', 'http', 'evil', 'https://app.example/public'), fc.string());
