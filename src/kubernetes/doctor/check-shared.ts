@@ -2,7 +2,7 @@
 
 import { addressesOf, checkUnready, parseAddress, selects, slicesOf, targetsOf } from './check-services.ts';
 import { isGate } from './check-sidecar.ts';
-import { type Facts, itemsOf } from './facts.ts';
+import { type Facts, itemsOf, keyOf, oncePer } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { EndpointSlice, Pod, Service } from './objects.ts';
 import { classify, resolveTarget } from './ports.ts';
@@ -22,27 +22,76 @@ export function checkShared({ namespace, pods }: Workload, facts: Facts): Findin
       (gates.some((pod) => selects(service.spec.selector, pod)) ||
         placesOf(service, facts).some(({ address }) => addresses.has(address))),
   );
-  if (leading.length === 0) return [];
   const own = new Set(pods);
-  const others = itemsOf(facts.pods).filter((pod) => pod.metadata.namespace === namespace && !own.has(pod) && mayServe(pod));
   return leading.flatMap((service) => {
-    const selected = others.filter((pod) => selects(service.spec.selector, pod));
-    const reached = selected.filter((pod) => isReached(service, pod) && !isGate(pod, facts));
+    const { open, ...selected } = targetsBeside(service, facts);
+    const reached = selected.reached.filter((pod) => !own.has(pod));
     // A plain container can end long before the app of a pod that is being deleted, and the app can then take its port.
-    const unready = selected.filter((pod) => isGate(pod, facts)).flatMap((pod) => checkUnready(pod, [service]));
+    const unready = selected.unready.filter((pod) => !own.has(pod)).flatMap((pod) => checkUnready(pod, [service]));
     const known = new Set([...pods, ...reached].flatMap((pod) => [...addressesOf(pod)]));
-    const elsewhere = placesOf(service, facts).filter(({ address }) => !known.has(address));
-    const isGuarded = elsewhere.length === 0 ? () => true : toGuard(others, portsBeside(service, gates), facts);
-    return [
-      ...unready,
-      ...toSelected(service, reached),
-      ...toElsewhere(
-        service,
-        elsewhere.filter((place) => !isGuarded(place)),
-      ),
-    ];
+    const beside = portsBeside(service, gates);
+    const elsewhere = open.filter(
+      ({ address, ports }) => !known.has(address) && (ports === 'any' || ports.some((port) => !beside.has(port))),
+    );
+    return [...unready, ...toSelected(service, reached), ...toElsewhere(service, elsewhere)];
   });
 }
+
+/** What a Service leads to beside gates that are ready. */
+interface Targets {
+  readonly reached: readonly Pod[];
+  readonly unready: readonly Pod[];
+  readonly open: readonly OpenAddress[];
+}
+
+/** An address of which not all ports are those of a sidecar. */
+interface OpenAddress extends SharedAddress {
+  /** Those beside the sidecar of a gate; `any`: others, too. */
+  readonly ports: readonly number[] | 'any';
+}
+
+const targetsBeside = oncePer((service: Service, facts: Facts): Targets => {
+  const { namespace = '' } = service.metadata;
+  const pods = podsIn(facts.pods, facts).get(namespace) ?? [];
+  const selected = pods.filter((pod) => selects(service.spec.selector, pod));
+  const byAddress = podsByAddress(facts.pods, facts);
+  return {
+    reached: selected.filter((pod) => isReached(service, pod) && !isGate(pod, facts)),
+    unready: selected.filter((pod) => isGate(pod, facts) && checkUnready(pod, [service]).length > 0),
+    open: placesOf(service, facts).flatMap((place) => {
+      const pod = byAddress.get(keyOf(namespace, place.address));
+      const ports = pod === undefined || !isGate(pod, facts) ? 'any' : findOpenPorts(pod, place.slice);
+      return ports.length === 0 ? [] : [{ ...place, ports }];
+    }),
+  };
+});
+
+/** The workload that shares the Service may have a finding for the ports beside its own sidecar. */
+function findOpenPorts(pod: Pod, slice: EndpointSlice): OpenAddress['ports'] {
+  const beside: number[] = [];
+  for (const port of targetsOf(slice)) {
+    const target = port === undefined ? 'app' : classify(pod.spec, port);
+    if (port !== undefined && target === 'beside') beside.push(port);
+    else if (target !== 'sidecar') return 'any';
+  }
+  return beside;
+}
+
+const podsIn = oncePer((pods: Facts['pods'], _: Facts) =>
+  Map.groupBy(itemsOf(pods).filter(mayServe), ({ metadata }) => metadata.namespace ?? ''),
+);
+
+/** By `namespace/address`, without those that have the address of their node. */
+const podsByAddress = oncePer(
+  (pods: Facts['pods'], facts: Facts) =>
+    new Map(
+      [...podsIn(pods, facts)].flatMap(([namespace, served]) =>
+        served
+          .filter(({ spec }) => spec.hostNetwork !== true)
+          .flatMap((pod) => [...addressesOf(pod)].map((address) => [keyOf(namespace, address), pod] as const)),
+      ),
+    ),
+);
 
 function toSelected({ metadata: { name } }: Service, reached: readonly Pod[]): Finding[] {
   if (reached.length === 0) return [];
@@ -79,15 +128,15 @@ interface SharedAddress {
 }
 
 /** All that may get requests: if no address is ready, kube-proxy uses those that are serving. */
-function placesOf(service: Service, facts: Facts): SharedAddress[] {
-  return slicesOf(service, facts).flatMap((slice) =>
+const placesOf = oncePer((service: Service, facts: Facts): readonly SharedAddress[] =>
+  slicesOf(service, facts).flatMap((slice) =>
     (slice.endpoints ?? [])
       .filter(({ conditions: { ready, serving } = {} }) => {
         return ready !== false || serving === true || service.spec.publishNotReadyAddresses === true;
       })
       .flatMap(({ addresses = [] }) => addresses.map((address) => ({ address: parseAddress(address) ?? address, slice }))),
-  );
-}
+  ),
+);
 
 /** The ports of a Service for which the gates have a finding already. */
 function portsBeside({ spec: { ports = [] } }: Service, gates: readonly Pod[]): ReadonlySet<number | undefined> {
@@ -96,21 +145,4 @@ function portsBeside({ spec: { ports = [] } }: Service, gates: readonly Pod[]): 
       ports.map((port) => resolveTarget(spec, port)).filter((port) => classify(spec, port) === 'beside'),
     ),
   );
-}
-
-/** Returns whether the sidecar of another workload gets the requests. */
-function toGuard(pods: readonly Pod[], beside: ReadonlySet<number | undefined>, facts: Facts): (place: SharedAddress) => boolean {
-  const byAddress = new Map(
-    pods
-      .filter(({ spec }) => spec.hostNetwork !== true)
-      .flatMap((pod) => [...addressesOf(pod)].map((address) => [address, pod] as const)),
-  );
-  return ({ address, slice }) => {
-    const pod = byAddress.get(address);
-    if (pod === undefined || !isGate(pod, facts)) return false;
-    return targetsOf(slice).every((port) => {
-      const target = port === undefined ? 'app' : classify(pod.spec, port);
-      return target === 'sidecar' || (target === 'beside' && beside.has(port));
-    });
-  };
 }

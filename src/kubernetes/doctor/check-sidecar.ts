@@ -3,18 +3,17 @@ import { CONTAINER } from '../injector/names.ts';
 import { findDifferences, findPodFaults, type PodFault } from '../injector/sidecar-check.ts';
 import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
 import { configNameOf } from './check-config.ts';
-import { type Facts, keyOf } from './facts.ts';
+import { type Facts, keyOf, oncePer } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Container, Pod, PodSpec, Volume } from './objects.ts';
 import { findRace, findSidecar, isProtected, isReady } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
 /** Whether the pod has a sidecar that keeps running and is as the injector creates it. */
-export function isGate(pod: Pod, facts: Facts): boolean {
-  return (
-    isProtected(pod) && differencesOf(pod, facts).length === 0 && !findPodFaults({ ...pod }).some(({ kind }) => kind === 'end')
-  );
-}
+export const isGate = oncePer(
+  (pod: Pod, facts: Facts): boolean =>
+    isProtected(pod) && differencesOf(pod, facts).length === 0 && !findPodFaults({ ...pod }).some(({ kind }) => kind === 'end'),
+);
 
 /** Whether the gate itself confirmed it: something did, and no other container could have. */
 export function isConfirmed(pod: Pod, facts: Facts): boolean {
@@ -125,11 +124,11 @@ export function checkSidecar(workload: Workload, facts: Facts): Finding[] {
 }
 
 /** Excludes `restartPolicy`, which has a separate finding. Another tag of an allowed repository is stale, not forged. */
-function differencesOf(pod: Pod, { current: { rules } }: Facts): readonly string[] {
+const differencesOf = oncePer((pod: Pod, { current: { rules } }: Facts): readonly string[] => {
   const allowedImages = rules?.allowedImages?.flatMap((image) => [image, repositoryOf(image)]);
   const differences = findDifferences({ ...pod }, { allowedEnv: [], allowedMounts: [], ...rules, allowedImages }) ?? [];
   return isProtected(pod) ? differences : differences.filter((name) => name !== 'restartPolicy');
-}
+});
 
 function checkForged(workload: Workload, facts: Facts): Finding[] {
   return findForged(workload, facts).map((pod) =>

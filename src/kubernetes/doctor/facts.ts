@@ -105,3 +105,17 @@ export function itemsOf<T>(found: FoundObjects<T>): readonly T[] {
 export function keyOf(namespace: string, name: string): string {
   return `${namespace}/${name}`;
 }
+
+/** Computes once for an object of these facts: any tenant can make lists long, and many checks ask about each item. */
+export function oncePer<T extends object, F extends object, R>(compute: (object: T, facts: F) => R): (object: T, facts: F) => R {
+  const known = new WeakMap<F, Map<T, R>>();
+  return (object, facts) => {
+    const results = known.get(facts) ?? new Map<T, R>();
+    known.set(facts, results);
+    const before = results.get(object);
+    if (before !== undefined) return before;
+    const result = compute(object, facts);
+    results.set(object, result);
+    return result;
+  };
+}

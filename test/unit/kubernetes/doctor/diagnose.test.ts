@@ -1231,3 +1231,30 @@ describe('no workload is reported as protected', () => {
 test('has a test for every code', () => {
   expect(Object.keys(FINDINGS).filter((code) => !seen.has(code))).toEqual([]);
 });
+
+test('reads a pod once for each Service, however many pods and Services share a label', () => {
+  const countReads = (size: number): number => {
+    let reads = 0;
+    const pods = Array.from({ length: size }, (_, i): Json => {
+      const pod: Json = makePod(`p${i}`);
+      return { ...pod, status: { ...pod.status, podIP: `10.2.0.${i}` } };
+    });
+    const { spec } = pods[0];
+    Object.defineProperty(pods[0], 'spec', {
+      get: () => {
+        reads++;
+        return spec;
+      },
+    });
+    const services = Array.from({ length: size }, (_, i) => makeService({ clusterIP: 'None' }, `s${i}`));
+    const endpoints = pods.map(({ status }) => ({ addresses: [status.podIP], conditions: { ready: true } }));
+    const endpointSlices = services.map(({ metadata: { name, namespace } }) => ({
+      metadata: { name, namespace, labels: { 'kubernetes.io/service-name': name } },
+      ports: [{ port: 80 }],
+      endpoints,
+    }));
+    diagnose(makeFacts({ pods, services, endpointSlices }));
+    return reads;
+  };
+  expect(countReads(40) / countReads(10)).toBeLessThan(8);
+});
