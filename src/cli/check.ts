@@ -37,9 +37,10 @@ export async function checkFile(
   } else {
     const shade = (severity: Severity): string => paint(io, severity === 'error' ? 'bad' : 'warning', severity);
     await showProblems(problems, { file: config, text, write: io.stdout, paint: shade });
-    for (const note of notes) io.stdout(`${config}: note: ${toPrintable(note)}\n`);
+    const name = toPrintable(config);
+    for (const note of notes) io.stdout(`${name}: note: ${toPrintable(note)}\n`);
     const summary = toSummary(errors, problems.length - errors);
-    io.stdout(`${config}: ${paint(io, errors === 0 ? 'good' : 'bad', summary)}\n`);
+    io.stdout(`${name}: ${paint(io, errors === 0 ? 'good' : 'bad', summary)}\n`);
   }
   return errors === 0 ? EXIT.ok : EXIT.failed;
 }

@@ -7,6 +7,7 @@ import { SidegateError, usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
 import { Refusal } from '../core/refusal.ts';
 import { parseTarget } from '../core/target.ts';
+import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { Captured } from '../diagnostics/captured/captured.ts';
 import { readCaptured } from '../diagnostics/captured/read.ts';
 import type { AnalysisInput, RejectedRequest } from '../diagnostics/explain/analysis.ts';
@@ -59,10 +60,10 @@ export async function explainRequest(file: string | undefined, options: ExplainO
   const notes = [...captured.notes, ...subject.notes];
   if (options.format === 'json') {
     const { lines, ...rest } = verification;
-    io.stdout(`${JSON.stringify({ ...rest, route: subject.route, notes, steps: lines }, undefined, 2)}\n`);
+    io.stdout(formatJson({ ...rest, route: subject.route, notes, steps: lines }));
   } else {
     const title = subject.route === undefined ? '' : `route: ${subject.route}, scheme ${subject.analysisInput.scheme.name}\n`;
-    io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + formatVerification(verification, io));
+    io.stdout(title + notes.map((note) => `note: ${toPrintable(note)}\n`).join('') + formatVerification(verification, io));
   }
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
 }

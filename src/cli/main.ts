@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { isMainThread } from 'node:worker_threads';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { toPrintableLines } from '../core/terminal.ts';
 import { describeArgument } from './arguments.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
@@ -13,7 +14,7 @@ const io: Io = {
   stdout: (text) => process.stdout.write(text),
   outputClosed: outputClosing.signal,
   isColored: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb',
-  stderr: (text) => process.stderr.write(text),
+  stderr: (text) => process.stderr.write(toPrintableLines(text)),
   isTerminal: process.stderr.isTTY === true && process.env['TERM'] !== 'dumb',
   env: process.env,
 };

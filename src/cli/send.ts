@@ -3,6 +3,7 @@ import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import { toErrorText, usageError } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { toPrintableLines } from '../core/terminal.ts';
 import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';
@@ -11,11 +12,14 @@ import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from '.
 interface SendResult {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
+  /** Its beginning. */
   readonly body: string;
 }
 
 const SHOWN_HEADERS = new Set(['content-type', 'retry-after', 'www-authenticate', 'allow']);
 const MAX_PRINTED_LENGTH = 4096;
+/** No character has more bytes. */
+const MAX_READ_BYTES = 4 * MAX_PRINTED_LENGTH;
 
 /** Sends it once. */
 export async function sendDelivery(
@@ -35,8 +39,8 @@ export async function sendDelivery(
     if (delivery.query !== undefined) url.search = delivery.query;
     const result = await postDelivery(url, delivery, timeoutMs);
     io.stdout(`${result.status}\n`);
-    for (const [name, value] of result.headers) if (SHOWN_HEADERS.has(name)) io.stdout(`${name}: ${value}\n`);
-    if (result.body !== '') io.stdout(`\n${result.body.slice(0, MAX_PRINTED_LENGTH).trimEnd()}\n`);
+    for (const [name, value] of result.headers) if (SHOWN_HEADERS.has(name)) io.stdout(toPrintableLines(`${name}: ${value}\n`));
+    if (result.body !== '') io.stdout(toPrintableLines(`\n${result.body.slice(0, MAX_PRINTED_LENGTH).trimEnd()}\n`));
     return result.status >= 200 && result.status < 300 ? EXIT.ok : EXIT.failed;
   } catch (thrown) {
     io.stderr(`sidegate send: no response from ${url.host}: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}\n`);
@@ -53,12 +57,20 @@ export function postDelivery(url: URL, { body, headers }: SignedDelivery, timeou
     const outgoing = open(url, { method: 'POST', headers: fields, signal });
     onEvent(outgoing, 'response', (incoming) => {
       const chunks: Buffer[] = [];
-      onEvent(incoming, 'data', (chunk: Buffer) => chunks.push(chunk));
-      onEvent(incoming, 'error', reject);
-      onEvent(incoming, 'end', () => {
+      let length = 0;
+      const finish = (): void => {
         const found = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)] as const);
         resolve({ status: incoming.statusCode ?? 0, headers: found, body: Buffer.concat(chunks).toString() });
+      };
+      onEvent(incoming, 'data', (chunk: Buffer) => {
+        chunks.push(chunk);
+        length += chunk.length;
+        if (length < MAX_READ_BYTES) return;
+        finish();
+        outgoing.destroy();
       });
+      onEvent(incoming, 'error', reject);
+      onEvent(incoming, 'end', finish);
     });
     onEvent(outgoing, 'error', reject);
     outgoing.end(body);

@@ -1,7 +1,7 @@
 /** Verifies a delivery step by step for commands, and finds what would have made it pass. */
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
-import { paint } from '../core/terminal.ts';
+import { paint, toPrintable } from '../core/terminal.ts';
 import { type AnalysisInput, type ExplainFinding, type Explanation, readWholeHead } from '../diagnostics/explain/analysis.ts';
 import { analyze } from '../diagnostics/explain/analyze.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
@@ -109,7 +109,11 @@ export function formatVerification({ lines, findings, result }: Verification, io
     const hint = findings.findIndex((each) => each.text === text) === i ? [`hint: ${text}`] : [];
     return [...hint, `  fix: ${fix}`];
   });
-  return [...lines, ...hints.flat(), `result: ${paint(io, result === 'valid' ? 'good' : 'bad', result)}`, ''].join('\n');
+  return [
+    ...[...lines, ...hints.flat()].map(toPrintable),
+    `result: ${paint(io, result === 'valid' ? 'good' : 'bad', result)}`,
+    '',
+  ].join('\n');
 }
 
 /** Without interruption, for commands. */

@@ -13,6 +13,7 @@ export function paint({ isColored }: { readonly isColored?: boolean }, tone: Ton
 
 /** A terminal could take them for commands, or hide them: control and formatting characters, line separators, lone surrogates. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+const UNPRINTABLE_IN_LINES = /(?![\n\t]|^\r)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 /** JSON escapes the characters below U+0020 itself, and the only ones of them in its text are its line breaks. */
 const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
@@ -25,6 +26,11 @@ export function formatJson(value: unknown, isPretty = true): string {
 /** Escapes characters that could change what a terminal shows, as JSON does: clients, receivers and configs decide parts of these texts. */
 export function toPrintable(text: string): string {
   return text.replaceAll(UNPRINTABLE, escapeUnits);
+}
+
+/** The same, but keeps line breaks and tabs, and the return to the start of a line that the text begins with. */
+export function toPrintableLines(text: string): string {
+  return text.replaceAll(UNPRINTABLE_IN_LINES, escapeUnits);
 }
 
 function escapeUnits(text: string): string {

@@ -1,11 +1,14 @@
 /** `sign`, `send` and `verify` with the scheme and the keys of a route, whatever its scheme is. */
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { stringify } from 'yaml';
 import { runProgram } from '../../src/cli/program.ts';
+import { CONTROLS } from '../support/cli.ts';
 import { useApp, useFolder, useGate } from '../support/fixtures.ts';
 import { type Sections, startGate, toRoute } from '../support/gate.ts';
 import { recordIo } from '../support/io.ts';
@@ -202,6 +205,27 @@ describe('sidegate send', () => {
     const { status, stdout } = await run('send', url, body, '-c', writeConfig(ours));
     expect([status, stdout]).toEqual([0, expect.stringContaining('handled')]);
     expect(app.received.at(-1)?.body.toString()).toBe(BODY);
+  });
+
+  test('shows the beginning of an endless response, without what a terminal would run', async () => {
+    const isHung = Promise.withResolvers<void>();
+    const server = createServer((_, response) => {
+      response.setHeader('Content-Type', 'text/plain; a=\u009b31m');
+      response.write('\u001b[2Jvalid\u202e\r\n');
+      const fill = (): void => {
+        while (response.write('x'.repeat(65_536)));
+      };
+      response.on('drain', fill).on('close', isHung.resolve);
+      fill();
+    });
+    await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const { status, stdout } = await run('send', `http://127.0.0.1:${port}/`, body, '-c', writeConfig(ours));
+    await isHung.promise;
+    expect([status, stdout.length]).toEqual([0, expect.toSatisfy((length: number) => length > 4_000 && length < 4_300)]);
+    expect(stdout).toMatch(/^\\u001b\[2Jvalid\\u202e\\u000d\nxxx/m);
+    expect(stdout).not.toMatch(CONTROLS);
   });
 });
 

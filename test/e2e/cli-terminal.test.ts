@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { CONTROLS } from '../support/cli.ts';
 import { useFolder } from '../support/fixtures.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { runOnTerminal } from '../support/terminal.ts';
@@ -38,6 +39,42 @@ describe('on a terminal', () => {
     expect(text).not.toContain('\u001b');
   });
 });
+
+const HOSTILE = '\u001b]0;owned\u0007\u009b31m\u202e';
+test('what the input contains is shown without what a terminal would run', () => {
+  const name = `/none/${HOSTILE}`;
+  const entry = {
+    request: { method: 'POST', url: `https://x${HOSTILE}/`, headers: [] },
+    _sidegate: { body: 'complete', notes: [`${HOSTILE}\nresult: valid`] },
+  };
+  const [har, two, pods] = ['one.har', 'two.har', 'pods.yaml'].map((file) => join(folder, file)) as [string, string, string];
+  writeFileSync(har, JSON.stringify({ log: { entries: [entry] } }));
+  writeFileSync(two, JSON.stringify({ log: { entries: [entry, entry] } }));
+  writeFileSync(pods, JSON.stringify({ apiVersion: 'v1', kind: 'Pod', metadata: { name: HOSTILE }, spec: { containers: [] } }));
+  const explain = (file: string, ...more: string[]): string[] => [
+    'explain',
+    file,
+    '--scheme',
+    'github',
+    '--secret-env',
+    'HOME',
+    ...more,
+  ];
+  const each = [['check', name], ['run', '-c', name], ['sign', '--scheme', name], [name]];
+  for (const args of [
+    ...each,
+    explain(name),
+    explain(har),
+    explain(har, '--format', 'json'),
+    explain(two),
+    ['inject', '-f', pods],
+  ]) {
+    const { stderr, stdout } = spawnSync('sidegate', args, { encoding: 'utf8', env });
+    expect([args, stderr + stdout]).toEqual([args, expect.stringContaining('\\u001b]0;owned\\u0007')]);
+    expect(stderr + stdout).not.toMatch(CONTROLS);
+    expect(stdout).not.toMatch(/^result: valid/m);
+  }
+}, 60_000);
 
 describe('sidegate completion', () => {
   const complete = (...words: string[]): string[] => {

@@ -34,7 +34,8 @@ interface BrokenFile {
 export function parseDocuments(file: string, text: string, options: ParseOptions & DocumentOptions & SchemaOptions): ParsedFile {
   const lineCounter = new LineCounter();
   // The parser compares each key with all keys before it, which would take seconds for some thousand keys.
-  const parsed = parseAllDocuments(text, { ...options, lineCounter, prettyErrors: false, uniqueKeys: false });
+  // Warnings would show values on standard error.
+  const parsed = parseAllDocuments(text, { ...options, lineCounter, prettyErrors: false, uniqueKeys: false, logLevel: 'error' });
   const documents: readonly Document.Parsed[] = Array.isArray(parsed) ? parsed : [];
   const errors = documents.flatMap((document) => [...document.errors, ...findDuplicates(document)]);
   return { documents, lineCounter, problems: toSyntaxProblems({ file, text, documents, errors, lineCounter }) };

@@ -4,6 +4,7 @@ import { ENV_NAME } from './scalars.ts';
 
 const SCALARS: readonly unknown[] = ['string', 'number', 'integer', 'boolean'];
 const MIN_KEY_LENGTH = 20;
+const MIN_HIDDEN_LENGTH = 4;
 
 /**
  * A key as it may be shown. An unknown key may be a secret in braces if it has no value, and may end with one after a colon
@@ -44,10 +45,11 @@ function looksLikeKey(word: string): boolean {
   return word.length >= MIN_KEY_LENGTH && /\d/.test(word) && /[a-z]/i.test(word) && !/[.:]|^\//.test(word);
 }
 
-/** Removes `input`, and quoted parts of it, from a text about it. */
+/** Removes `input`, and quoted parts of it, from a text about it. A short one is no secret, and may be a part of any word. */
 export function hideInput(text: string, input: string): string {
   if (input === '') return text;
-  return text
-    .replaceAll(input, '…')
-    .replaceAll(/"([^"]+)"/g, (quoted, part: string) => (input.includes(part) || part.includes('@') ? '"…"' : quoted));
+  return (input.length < MIN_HIDDEN_LENGTH ? text : text.replaceAll(input, '…')).replaceAll(
+    /"([^"]+)"/g,
+    (quoted, part: string) => (input.includes(part) || part.includes('@') ? '"…"' : quoted),
+  );
 }

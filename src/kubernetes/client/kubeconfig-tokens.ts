@@ -77,7 +77,7 @@ function replaceTokens(text: string, user: string, values: Readonly<Record<strin
 
 function findToken(text: string, user: string, name: string): Scalar | undefined {
   // The kubeconfig was parsed before, which rejects duplicate keys.
-  const document = parseDocument(text, { uniqueKeys: false });
+  const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error' });
   const users = document.get('users');
   const entries = document.errors.length === 0 && isSeq(users) ? users.items : [];
   const entry = entries.find((each) => isMap(each) && each.get('name') === user);
