@@ -45,7 +45,7 @@ function looksLikeKey(word: string): boolean {
   return word.length >= MIN_KEY_LENGTH && /\d/.test(word) && /[a-z]/i.test(word) && !/[.:]|^\//.test(word);
 }
 
-/** Removes `input`, and quoted parts of it, from a text about it. A short one is no secret, and may be a part of any word. */
+/** Removes `input`, and quoted parts of it, from a text about it. A short one may be a part of any word. */
 export function hideInput(text: string, input: string): string {
   if (input === '') return text;
   return (input.length < MIN_HIDDEN_LENGTH ? text : text.replaceAll(input, '…')).replaceAll(

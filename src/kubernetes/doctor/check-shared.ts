@@ -37,7 +37,7 @@ export function checkShared({ namespace, pods }: Workload, facts: Facts): Findin
   });
 }
 
-/** What a Service leads to beside gates that are ready. */
+/** Pods and addresses that get requests of a Service beside gates that are ready. */
 interface Targets {
   readonly reached: readonly Pod[];
   readonly unready: readonly Pod[];
