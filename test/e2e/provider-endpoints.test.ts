@@ -34,6 +34,22 @@ describe('creating an endpoint', () => {
     expect((await create()).status).toBe(409);
   });
 
+  test('gets 409 once the endpoints of its tenant use half of that; those of other tenants, and without one, do not', async () => {
+    api.stop();
+    api = await startApi({ heapBytes: 200_000 });
+    const fill = async (tenant?: string): Promise<number> => {
+      for (let i = 0; ; i++) if ((await create({ id: `${tenant}${i}`, ...(tenant && { tenant }) })).status === 409) return i;
+    };
+    const most = await fill('evil');
+    const full = await api.request('PATCH', '/v1/endpoints/evil0', { events: ['a', 'b', 'c', 'd', 'e'] });
+    expect([full.status, full.json.detail]).toEqual([409, expect.stringContaining('the endpoints of this tenant use half')]);
+    expect((await create({ id: 'good', tenant: 'good' })).status).toBe(201);
+    expect((await api.request('DELETE', '/v1/endpoints/evil1')).status).toBe(204);
+    expect((await create({ id: 'evil1', tenant: 'evil' })).status).toBe(201);
+    expect((await create({ id: 'again', tenant: 'evil' })).status).toBe(409);
+    expect(Math.abs((await fill()) - most)).toBeLessThan(4);
+  });
+
   test('shows the secret once, and never again', async () => {
     const { status, json, headers } = await create();
     expect(status).toBe(201);

@@ -65,6 +65,8 @@ const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or d
 const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
 /** The part of the heap that stored endpoints may use, and what each uses: 2.7 KB were measured, and 2 bytes per character, and 480 per pattern. */
 export const ENDPOINTS_HEAP_SHARE = 0.4;
+/** Of that, for the endpoints of one tenant. */
+const TENANT_SHARE = 0.5;
 const [ENDPOINT_BYTES, BYTES_PER_CHARACTER, PATTERN_BYTES] = [2_048, 3, 512];
 /** More is not read, unless a large heap has more room: what was accepted, also if it was encrypted since. A replica with more memory may have stored more. */
 const [READ_HEAP_SHARE, LARGE_HEAP_SHARE, USED_BYTES] = [0.45, 0.85, 24 * 2 ** 20];
@@ -75,6 +77,8 @@ export class StoredRegistry implements EndpointRegistry {
   readonly #stored = new Map<string, Stored>();
   /** Of the heap, by what is stored. */
   #storedBytes = 0;
+  /** The same by tenant. */
+  readonly #tenantBytes = new Map<string, number>();
   readonly #endpoints = new Map<string, Endpoint>();
   readonly #index = new EndpointIndex();
   readonly #operational = new EndpointIndex();
@@ -241,10 +245,15 @@ export class StoredRegistry implements EndpointRegistry {
     });
   }
 
-  /** Whether a new or changed endpoint has room: what is accepted has to fit into the heap at the next start. */
-  hasRoom(id: string, record: EndpointRecord): boolean {
+  /** What a new or changed endpoint has no room in: what is accepted has to fit into the heap at the next start, beside that of other tenants. */
+  findFull(id: string, record: EndpointRecord): 'heap' | 'tenant' | undefined {
     const growth = toBytes(this.#encode(id, record)) - toBytes(this.#stored.get(id));
-    return growth <= 0 || this.#storedBytes + growth <= ENDPOINTS_HEAP_SHARE * this.#heapBytes;
+    const most = ENDPOINTS_HEAP_SHARE * this.#heapBytes;
+    if (growth <= 0) return undefined;
+    if (this.#storedBytes + growth > most) return 'heap';
+    const { tenant } = record.settings;
+    const isShared = tenant !== undefined && (this.#tenantBytes.get(tenant) ?? 0) + growth > TENANT_SHARE * most;
+    return isShared ? 'tenant' : undefined;
   }
 
   /** Removes an endpoint that was created with the API. */
@@ -440,7 +449,10 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   #keep(id: string, stored: Stored | undefined): void {
-    this.#storedBytes += toBytes(stored) - toBytes(this.#stored.get(id));
+    const before = this.#stored.get(id);
+    this.#storedBytes += toBytes(stored) - toBytes(before);
+    addBytes(this.#tenantBytes, before, -1);
+    addBytes(this.#tenantBytes, stored, 1);
     if (stored === undefined) this.#stored.delete(id);
     else this.#stored.set(id, stored);
   }
@@ -493,6 +505,14 @@ export function toHeapBytes(characters: number, patterns: number): number {
 
 function toBytes(stored: Change | undefined): number {
   return stored === undefined ? 0 : toHeapBytes(stored.json.length, stored.record?.settings.events.length ?? 0);
+}
+
+function addBytes(sums: Map<string, number>, stored: Stored | undefined, sign: 1 | -1): void {
+  const tenant = stored?.record?.settings.tenant;
+  if (tenant === undefined) return;
+  const sum = (sums.get(tenant) ?? 0) + sign * toBytes(stored);
+  if (sum === 0) sums.delete(tenant);
+  else sums.set(tenant, sum);
 }
 
 function toEndpointId(storeId: string): string {
