@@ -4,10 +4,13 @@ import { connect as connectTcp, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { toTlsFiles } from '../support/certificates.ts';
+import { send } from '../support/client.ts';
 import { useApp, useAuthority, useFolder } from '../support/fixtures.ts';
-import { startGate, type TestGate } from '../support/gate.ts';
+import { startGate, type TestGate, until } from '../support/gate.ts';
+import { FRAME, PREFACE, toFrame } from '../support/h2-frames.ts';
+import { startGateProcess } from '../support/process.ts';
 
 const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 const app = useApp();
@@ -74,6 +77,23 @@ function toJoined(socket: Socket, length: number): Duplex {
   });
   socket.on('data', (chunk) => duplex.push(chunk));
   return duplex;
+}
+
+/** Sends the ClientHello, and all that follows once it is released, in one write. */
+function holdAfterHello(socket: Socket): { readonly duplex: Duplex; readonly release: () => void } {
+  const held: Buffer[] = [];
+  let isHello = true;
+  const duplex = new Duplex({
+    read: () => undefined,
+    write: (chunk: Buffer, _encoding, done) => {
+      if (isHello) socket.write(chunk);
+      else held.push(chunk);
+      isHello = false;
+      done();
+    },
+  });
+  socket.on('data', (chunk) => duplex.push(chunk));
+  return { duplex, release: () => void socket.write(Buffer.concat(held)) };
 }
 
 /** A certificate with RSA 4096, and its key. */
@@ -164,4 +184,32 @@ test('a connection has no second handshake', async () => {
     socket.renegotiate({}, resolve);
   });
   expect(error?.message).toMatch(/renegotiation/);
+});
+
+test('a client that ends its handshake after `headTimeout` neither gets a response nor opens a session, and the process goes on', async () => {
+  const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+  const own = await startGateProcess({
+    listen: { address: '127.0.0.1:0', tls: { certFile: pair.cert, keyFile: pair.key } },
+    limits: { headTimeout: '1s' },
+    routes: [open],
+  });
+  onTestFinished(() => void own.child.kill('SIGKILL'));
+  const bare = Array.from({ length: 4 }, () => connectTcp(own.port, '127.0.0.1'));
+  sockets.push(...bare);
+  const closed = bare.map(
+    (socket) => new Promise<void>((resolve) => socket.on('error', () => resolve()).on('close', () => resolve())),
+  );
+  const held = bare.map(holdAfterHello);
+  for (const { duplex } of held) {
+    const tls = connect({ socket: duplex, rejectUnauthorized: false, ALPNProtocols: ['h2'] }).on('error', () => undefined);
+    tls.on('secureConnect', () => tls.write(Buffer.concat([PREFACE, toFrame(FRAME.ping, 0, 0, Buffer.alloc(8))])));
+  }
+  // A gate that responds logs the request; one that closes the connection does not.
+  const isLate = (): boolean => own.log().some(({ msg }) => msg === 'request');
+  await Promise.race([Promise.all(closed), until(isLate)]);
+  for (const { release } of held) release();
+  await Promise.all(closed);
+  expect(isLate()).toBe(false);
+  const { text } = await send(own.adminPort, { method: 'GET', path: '/metrics' });
+  expect(text).toContain('sidegate_limit_hits_total{limit="head_timeout"} 4');
 });

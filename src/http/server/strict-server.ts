@@ -50,6 +50,12 @@ export function createStrictServer(limits: StrictLimits, tls: TlsPort | undefine
 
 function createTls(options: ServerOptions, tls: TlsPort, headTimeout: Milliseconds): TlsServer {
   const server = createTlsServer({ ...options, ...tls.contexts.toServerOptions(), handshakeTimeout: headTimeout });
+  // Node would report it as an error of HTTP. A response to it would be in plain text, and the end of the handshake would still open a session.
+  server.removeAllListeners('tlsClientError');
+  onEvent(server, 'tlsClientError', ({ code }: NodeJS.ErrnoException, socket: TLSSocket) => {
+    if (code === 'ERR_TLS_HANDSHAKE_TIMEOUT') tls.onLimit('head_timeout');
+    socket.destroy();
+  });
   const handshakes = new TlsHandshakes(tls, headTimeout);
   interceptConnections(server, 'connection', (socket, proceed) => handshakes.take(socket, proceed));
   // Before all listeners that are added until then: one of them may not proceed.
