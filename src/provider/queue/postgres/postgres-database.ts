@@ -88,15 +88,15 @@ class PostgresSql implements Sql {
     return (await this.#query(statement, parameters)).rowCount ?? 0;
   }
 
-  each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]> {
+  async each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]> {
+    if (rows.length === 0) return [];
     // Without a limit, the server expects a hundred rows, and reads whole tables for a few of them.
-    const atMost = 2 ** Math.ceil(Math.log2(Math.max(1, rows.length)));
+    const atMost = 2 ** Math.ceil(Math.log2(rows.length));
     const table = `(SELECT * FROM ${DIALECT.rows(columns)} LIMIT ${atMost}) r`;
     return this.all(statement.replace('rows r', table), [JSON.stringify(rows)]);
   }
 
   async change<Row extends object>(statement: string, columns: Columns, rows: readonly Row[]): Promise<readonly Row[]> {
-    if (rows.length === 0) return [];
     const numbered = rows.map((row, index) => ({ ...row, index }));
     const changed = await this.each<{ index: number }>(
       `${statement} RETURNING r.index`,

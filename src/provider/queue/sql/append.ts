@@ -7,7 +7,7 @@ import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
 import type { EventMessage } from '../messages.ts';
 import type { LaneRow } from './database.ts';
 import { type Payload, type Sql, toColumns } from './database.ts';
-import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
+import { FigureChanges, lockLanes, parseState } from './lanes.ts';
 import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 import { Usage, type WaitingEvent } from './usage.ts';
 
@@ -130,7 +130,7 @@ async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap
   if (events.length === 0) return [];
   const numbers = await insertEvents(sql, events);
   const duplicates: Candidate[] = [];
-  const [laneChanges, tenantChanges] = [new LaneChanges(), new TenantChanges()];
+  const figures = new FigureChanges();
   const deliveries: DeliveryRow[] = [];
   const waiting = new Set<string>();
   const failing = readFailing(lanes.values());
@@ -140,23 +140,19 @@ async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap
       duplicates.push(event);
       continue;
     }
-    countEvent(tenantChanges.of(event.tenant ?? NO_TENANT), event);
+    const { bytes, tenant = NO_TENANT } = event;
+    figures.countStored(tenant, bytes, 1);
+    if (event.endpoints.length > 0) figures.countWaiting(tenant, bytes, 1);
     for (const target of event.targets) {
-      const lane = lanes.get(target.endpoint) as LaneRow;
-      const change = laneChanges.of(lane.num);
-      if (target.isSkipped === true) change.skipped++;
-      else {
-        change.waiting++;
-        change.bytes += event.bytes;
-      }
-      const rank = failing.get(lane.num)?.includes(event.type) === true ? FIRST_OF_FAILING_TYPE : FIRST;
-      deliveries.push(toRow({ event: seq, lane: lane.num, rank }, target, event.now, waiting));
+      const { num: lane } = lanes.get(target.endpoint) as LaneRow;
+      figures.countDelivery(lane, target.isSkipped === true ? SKIPPED : DUE, bytes, 1);
+      const rank = failing.get(lane)?.includes(event.type) === true ? FIRST_OF_FAILING_TYPE : FIRST;
+      deliveries.push(toRow({ event: seq, lane, rank }, target, event.now, waiting));
     }
   }
   for (let at = 0; at < deliveries.length; at += ROWS_PER_STATEMENT)
     await insertDeliveries(sql, deliveries.slice(at, at + ROWS_PER_STATEMENT));
-  await laneChanges.write(sql);
-  await tenantChanges.write(sql);
+  await figures.write(sql);
   return duplicates;
 }
 
@@ -168,14 +164,6 @@ function readFailing(lanes: Iterable<LaneRow>): ReadonlyMap<number, readonly str
     if (types !== undefined) failing.set(num, types);
   }
   return failing;
-}
-
-function countEvent(change: ReturnType<TenantChanges['of']>, { endpoints, bytes }: Candidate): void {
-  change.stored_events++;
-  change.stored_bytes += bytes;
-  if (endpoints.length === 0) return;
-  change.events++;
-  change.bytes += bytes;
 }
 
 interface DeliveryRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'state' | 'due', number>> {

@@ -3,29 +3,61 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { INBOX_PREFIX } from '../../events/event.ts';
 import type { EndpointBacklog, InboxBacklog, LaneState, QueueBounds, QueueStats } from '../delivery-queue.ts';
 import { findOne, type LaneChange, type LaneRow, type Sql, type Stored, type TenantChange } from './database.ts';
-import { RANKS } from './schema.ts';
+import { BLOCKED, DEAD, RANKS, SKIPPED } from './schema.ts';
 
-export class LaneChanges {
-  readonly #changes = new Map<number, LaneChange>();
+/** How the figures of lanes and tenants change, which a transaction writes at its end. */
+export class FigureChanges {
+  readonly #lanes = new Map<number, LaneChange>();
+  readonly #tenants = new Map<string, TenantChange>();
 
-  of(num: number): LaneChange {
-    const change = this.#changes.get(num) ?? { num, waiting: 0, bytes: 0, dead: 0, skipped: 0 };
-    this.#changes.set(num, change);
+  /** `by`: 1 for a delivery that now is in this state, -1 for one that was. `bytes`: of its event. */
+  countDelivery(lane: number, state: number, bytes: number, by: 1 | -1): void {
+    const change = this.#lanes.get(lane) ?? { num: lane, waiting: 0, bytes: 0, dead: 0, skipped: 0 };
+    this.#lanes.set(lane, change);
+    if (state === DEAD) change.dead += by;
+    else if (state === SKIPPED) change.skipped += by;
+    else if (state <= BLOCKED) {
+      change.waiting += by;
+      change.bytes += by * bytes;
+    }
+  }
+
+  /** An event of which a delivery waits now, or no longer. */
+  countWaiting(tenant: string, bytes: number, by: 1 | -1): void {
+    const change = this.ofTenant(tenant);
+    change.events += by;
+    change.bytes += by * bytes;
+  }
+
+  countStored(tenant: string, bytes: number, by: 1 | -1): void {
+    const change = this.ofTenant(tenant);
+    change.stored_events += by;
+    change.stored_bytes += by * bytes;
+  }
+
+  ofTenant(name: string): TenantChange {
+    const change = this.#tenants.get(name) ?? { name, events: 0, bytes: 0, stored_events: 0, stored_bytes: 0 };
+    this.#tenants.set(name, change);
     return change;
   }
 
   async write(sql: Sql): Promise<void> {
-    const changes: LaneChange[] = [];
-    for (const change of this.#changes.values())
-      if (change.waiting !== 0 || change.bytes !== 0 || change.dead !== 0 || change.skipped !== 0) changes.push(change);
-    if (changes.length === 0) return;
     await sql.each(
       `UPDATE lane SET waiting = lane.waiting + r.waiting, bytes = lane.bytes + r.bytes, dead = lane.dead + r.dead,
          skipped = lane.skipped + r.skipped FROM rows r WHERE lane.num = r.num`,
       { num: 'integer', waiting: 'integer', bytes: 'integer', dead: 'integer', skipped: 'integer' },
-      changes,
+      [...this.#lanes.values()],
     );
-    for (const change of changes) sql.memory?.changeLane(change);
+    for (const change of this.#lanes.values()) sql.memory?.changeLane(change);
+    const tenants = [...this.#tenants.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    await sql.each(
+      `INSERT INTO tenant SELECT r.name, r.events, r.bytes, r.stored_events, r.stored_bytes FROM rows r
+       WHERE true ON CONFLICT (name) DO UPDATE SET events = tenant.events + excluded.events, bytes = tenant.bytes + excluded.bytes,
+         stored_events = tenant.stored_events + excluded.stored_events, stored_bytes = tenant.stored_bytes + excluded.stored_bytes`,
+      { name: 'text', events: 'integer', bytes: 'integer', stored_events: 'integer', stored_bytes: 'integer' },
+      tenants,
+    );
+    for (const change of tenants) sql.memory?.changeTenant(change);
   }
 }
 
@@ -61,29 +93,6 @@ export async function readLanes(sql: Sql, names: Iterable<string>, lock = ''): P
     memory?.addLane(row);
   }
   return lanes;
-}
-
-export class TenantChanges {
-  readonly #changes = new Map<string, TenantChange>();
-
-  of(name: string): TenantChange {
-    const change = this.#changes.get(name) ?? { name, events: 0, bytes: 0, stored_events: 0, stored_bytes: 0 };
-    this.#changes.set(name, change);
-    return change;
-  }
-
-  async write(sql: Sql): Promise<void> {
-    if (this.#changes.size === 0) return;
-    const changes = [...this.#changes.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
-    await sql.each(
-      `INSERT INTO tenant SELECT r.name, r.events, r.bytes, r.stored_events, r.stored_bytes FROM rows r
-       WHERE true ON CONFLICT (name) DO UPDATE SET events = tenant.events + excluded.events, bytes = tenant.bytes + excluded.bytes,
-         stored_events = tenant.stored_events + excluded.stored_events, stored_bytes = tenant.stored_bytes + excluded.stored_bytes`,
-      { name: 'text', events: 'integer', bytes: 'integer', stored_events: 'integer', stored_bytes: 'integer' },
-      changes,
-    );
-    for (const change of changes) sql.memory?.changeTenant(change);
-  }
 }
 
 /** Removes those of these tenants that have no event any more: each append reads all. */
@@ -171,9 +180,9 @@ export async function recount(sql: Sql): Promise<number> {
        FROM tenant t LEFT JOIN (SELECT tenant, count(*) AS events, sum(bytes) AS bytes FROM event WHERE waiting > 0 GROUP BY tenant) e
          ON e.tenant = t.name) wrong WHERE events <> 0 OR bytes <> 0`,
   );
-  const tenants = new TenantChanges();
-  for (const { name, events, bytes } of wrong) Object.assign(tenants.of(name), { events, bytes });
-  await tenants.write(sql);
+  const figures = new FigureChanges();
+  for (const { name, events, bytes } of wrong) Object.assign(figures.ofTenant(name), { events, bytes });
+  await figures.write(sql);
   return wrong.length;
 }
 

@@ -10,7 +10,7 @@ import {
 } from '../delivery-queue.ts';
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
 import { findOne, type LaneRow, type Parameter, type Sql } from './database.ts';
-import { lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
+import { FigureChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
 import { begin, change, end, type FoundRow, PLACE, type RemovedRow, toPlaces, unblock, uncountFailed } from './settle.ts';
@@ -450,13 +450,9 @@ async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   ]);
   await uncountFailed(sql, deliveries);
   await removeEmptyLanes(sql, [...new Set(deliveries.map(({ lane }) => lane))]);
-  const tenants = new TenantChanges();
-  for (const { tenant, bytes } of removed) {
-    const counted = tenants.of(tenant);
-    counted.stored_events--;
-    counted.stored_bytes -= bytes;
-  }
-  await tenants.write(sql);
+  const figures = new FigureChanges();
+  for (const { tenant, bytes } of removed) figures.countStored(tenant, bytes, -1);
+  await figures.write(sql);
   await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);
   return removed.length;
 }

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { Position, SettleMessage } from '../messages.ts';
 import { type LaneRow, type Parameter, type Sql, toColumns } from './database.ts';
-import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
+import { FigureChanges, lockLanes, parseState } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
 /** Attempts that are kept in `attempt`, besides the newest one in the delivery's row. */
@@ -212,51 +212,34 @@ export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]
     { event: 'integer', begun: 'integer', failed: 'integer' },
     [...events.values()],
   );
-  const tenants = new TenantChanges();
-  for (const { seq, waiting, bytes, tenant } of changed) {
-    if (waiting !== events.get(seq)?.begun) continue;
-    const counted = tenants.of(tenant);
-    counted.events++;
-    counted.bytes += bytes;
-  }
-  const [lanes, seqs] = [new LaneChanges(), new Set(changed.map(({ seq }) => seq))];
+  const figures = new FigureChanges();
+  for (const { seq, waiting, bytes, tenant } of changed)
+    if (waiting === events.get(seq)?.begun) figures.countWaiting(tenant, bytes, 1);
+  const seqs = new Set(changed.map(({ seq }) => seq));
   for (const { event, lane, state, bytes } of rows) {
     if (!seqs.has(event)) continue;
-    const counted = lanes.of(lane);
-    counted.waiting++;
-    counted.bytes += bytes;
-    if (state === DEAD) counted.dead--;
-    if (state === SKIPPED) counted.skipped--;
+    figures.countDelivery(lane, DUE, bytes, 1);
+    if (state > DELIVERED) figures.countDelivery(lane, state, bytes, -1);
   }
-  await lanes.write(sql);
-  await tenants.write(sql);
+  await figures.write(sql);
 }
 
 /** Counts those of the deliveries that no longer wait. */
 export async function end(sql: Sql, deliveries: readonly FoundRow[]): Promise<void> {
   const events = new Map<number, EndedEvent>();
-  const lanes = new LaneChanges();
+  const figures = new FigureChanges();
   for (const { event, lane, state, bytes, tenant, waiting } of deliveries) {
     if (state <= BLOCKED) continue;
     const counted = events.get(event) ?? { event, bytes, tenant, waiting, ended: 0, failed: 0 };
     events.set(event, counted);
     counted.ended++;
     if (state > DELIVERED) counted.failed++;
-    const ofLane = lanes.of(lane);
-    ofLane.waiting--;
-    ofLane.bytes -= bytes;
-    if (state === DEAD) ofLane.dead++;
-    if (state === SKIPPED) ofLane.skipped++;
+    figures.countDelivery(lane, DUE, bytes, -1);
+    figures.countDelivery(lane, state, bytes, 1);
   }
   if (events.size === 0) return;
-  const tenants = new TenantChanges();
-  for (const { tenant, bytes } of await countEnded(sql, events)) {
-    const ofTenant = tenants.of(tenant);
-    ofTenant.events--;
-    ofTenant.bytes -= bytes;
-  }
-  await lanes.write(sql);
-  await tenants.write(sql);
+  for (const { tenant, bytes } of await countEnded(sql, events)) figures.countWaiting(tenant, bytes, -1);
+  await figures.write(sql);
 }
 
 interface EndedEvent extends Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'waiting'> {
@@ -354,18 +337,17 @@ export type RemovedRow = Position & Pick<FoundRow, 'state'>;
 
 /** Removed deliveries no longer count as dead or skipped. */
 export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
-  const lanes = new LaneChanges();
+  const figures = new FigureChanges();
   const events = new Map<number, { readonly event: number; failed: number }>();
   for (const { event, lane, state } of removed) {
-    if (state === DEAD) lanes.of(lane).dead--;
-    if (state === SKIPPED) lanes.of(lane).skipped--;
     if (state <= DELIVERED) continue;
+    figures.countDelivery(lane, state, 0, -1);
     const counted = events.get(event) ?? { event, failed: 0 };
     events.set(event, counted);
     counted.failed++;
   }
-  await lanes.write(sql);
   if (events.size === 0) return;
+  await figures.write(sql);
   await sql.run(
     `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows({ event: 'integer', failed: 'integer' })} WHERE e.seq = r.event`,
     [JSON.stringify([...events.values()])],
