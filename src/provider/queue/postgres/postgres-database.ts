@@ -22,11 +22,12 @@ export interface PostgresSettings {
 const STORE_ERRORS = /^(?:08|53|57P|58|XX|25006)/;
 /** The class of SQLSTATE for values that a statement cannot use: no other event is the cause, nor the server. */
 const DATA_ERRORS = /^22/;
-const INT8 = 20;
-/** Integers are numbers: none of ours exceeds 2^53. */
+/** The types of integers and of their sums: bigint and numeric. */
+const INTEGERS: ReadonlySet<number> = new Set([20, 1700]);
+/** They are numbers: none of ours exceeds 2^53. */
 const PARSERS = {
   getTypeParser: (type: number, format?: 'text' | 'binary') =>
-    type === INT8 && format !== 'binary' ? Number : pg.types.getTypeParser(type as never, format as never),
+    INTEGERS.has(type) && format !== 'binary' ? Number : pg.types.getTypeParser(type as never, format as never),
 } as pg.CustomTypesConfig;
 /**
  * Tables that were never analyzed look small. Without the other settings, statements would read them as a whole, or compile for longer than

@@ -76,11 +76,6 @@ export interface Database extends Sql {
   shrink(): Promise<void>;
 }
 
-export async function findOne<Row extends object>(sql: Sql, statement: string, parameters?: readonly Parameter[]) {
-  const [row] = await sql.all<Row>(statement, parameters);
-  return row;
-}
-
 export interface LaneRow {
   readonly num: number;
   readonly name: string;

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { INBOX_PREFIX } from '../../events/event.ts';
 import type { EndpointBacklog, InboxBacklog, LaneState, QueueBounds, QueueStats } from '../delivery-queue.ts';
-import { findOne, type LaneChange, type LaneRow, type Sql, type Stored, type TenantChange } from './database.ts';
+import type { LaneChange, LaneRow, Sql, Stored, TenantChange } from './database.ts';
 import { BLOCKED, DEAD, RANKS, SKIPPED } from './schema.ts';
 
 /** How the figures of lanes and tenants change, which a transaction writes at its end. */
@@ -125,45 +125,36 @@ export async function readStats(
   { bounds }: { readonly bounds: QueueBounds },
 ): Promise<QueueStats> {
   const { maxEvents, maxBytes, endpointShare, tenantShare } = bounds;
-  const lanes = await findOne<Record<'waiting' | 'dead' | 'skipped' | 'most' | 'bytes', number> & { due: number | null }>(
-    sql,
+  const [lanes] = await sql.all<Record<'waiting' | 'dead' | 'skipped' | 'most' | 'bytes', number> & { due: number | null }>(
     `SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped,
        max(waiting) AS most, max(bytes) AS bytes, min(CASE WHEN waiting > 0 THEN ${FIRST_DUE} END) AS due FROM lane l`,
   );
-  const tenants = await findOne<Record<'most' | 'bytes', number>>(
-    sql,
+  const [tenants] = await sql.all<Record<'most' | 'bytes', number>>(
     `SELECT max(events) AS most, max(bytes) AS bytes FROM tenant WHERE name <> ''`,
   );
   const toUsed = (figures: typeof tenants, share: number): number =>
-    Math.max(Number(figures?.most) / (share * maxEvents), Number(figures?.bytes) / (share * maxBytes));
+    Math.max((figures?.most ?? 0) / (share * maxEvents), (figures?.bytes ?? 0) / (share * maxBytes));
   const stored = await readStored(sql);
-  const oldestDue = lanes?.due ?? Number.POSITIVE_INFINITY;
+  const { waiting = 0, dead = 0, skipped = 0, due = null } = lanes ?? {};
   return {
-    waiting: Number(lanes?.waiting),
-    dead: Number(lanes?.dead),
-    skipped: Number(lanes?.skipped),
+    waiting,
+    dead,
+    skipped,
     ...stored,
     maxEvents,
     maxBytes,
     usedShares: { endpoint: toUsed(lanes, endpointShare), tenant: toUsed(tenants, tenantShare) },
-    ...(oldestDue <= now && { oldestDue }),
+    ...(due !== null && due <= now && { oldestDue: due }),
   };
 }
 
 export async function readStored(sql: Sql): Promise<Stored> {
   const { memory } = sql;
   if (memory?.stored !== undefined) return memory.stored;
-  const row = await findOne<Record<'events' | 'bytes' | 'stored_events' | 'stored_bytes', number>>(
-    sql,
-    `SELECT coalesce(sum(events), 0) AS events, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(stored_events), 0) AS stored_events,
-       coalesce(sum(stored_bytes), 0) AS stored_bytes FROM tenant`,
-  );
-  const stored = {
-    events: Number(row?.events),
-    bytes: Number(row?.bytes),
-    storedEvents: Number(row?.stored_events),
-    storedBytes: Number(row?.stored_bytes),
-  };
+  const [stored] = (await sql.all<Stored>(
+    `SELECT coalesce(sum(events), 0) AS events, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(stored_events), 0) AS "storedEvents",
+       coalesce(sum(stored_bytes), 0) AS "storedBytes" FROM tenant`,
+  )) as [Stored];
   if (memory !== undefined) memory.stored = stored;
   return stored;
 }
@@ -174,9 +165,8 @@ export async function readStored(sql: Sql): Promise<Stored> {
  */
 export async function recount(sql: Sql): Promise<number> {
   await sql.all(`SELECT number FROM version${sql.dialect.forUpdate}`);
-  const { integer } = sql.dialect;
   const wrong = await sql.all<Pick<TenantChange, 'name' | 'events' | 'bytes'>>(
-    `SELECT * FROM (SELECT t.name, CAST(coalesce(e.events, 0) - t.events AS ${integer}) AS events, CAST(coalesce(e.bytes, 0) - t.bytes AS ${integer}) AS bytes
+    `SELECT * FROM (SELECT t.name, coalesce(e.events, 0) - t.events AS events, coalesce(e.bytes, 0) - t.bytes AS bytes
        FROM tenant t LEFT JOIN (SELECT tenant, count(*) AS events, sum(bytes) AS bytes FROM event WHERE waiting > 0 GROUP BY tenant) e
          ON e.tenant = t.name) wrong WHERE events <> 0 OR bytes <> 0`,
   );

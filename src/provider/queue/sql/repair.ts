@@ -9,7 +9,7 @@ import {
   type RepairAction,
 } from '../delivery-queue.ts';
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
-import { findOne, type LaneRow, type Parameter, type Sql } from './database.ts';
+import type { LaneRow, Parameter, Sql } from './database.ts';
 import { FigureChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
@@ -55,21 +55,20 @@ function isOfWholeLane({ action, filter: { endpoint, states: _, ...others } }: R
 /** Counts what matches in a bounded number of rows; `position` is undefined in the first step. */
 export async function countStep(sql: Sql, operation: Repair & { readonly position: RepairPosition | undefined }) {
   const { position } = operation;
-  const last = position?.end ?? (await findOne<{ seq: number | null }>(sql, 'SELECT max(seq) AS seq FROM event'))?.seq ?? 0;
+  const last = position?.end ?? (await sql.all<{ seq: number | null }>('SELECT max(seq) AS seq FROM event'))[0]?.seq ?? 0;
   const selection = await selectRepaired(sql, operation);
   const from = position ?? { event: 0, lane: 0, end: last };
   if (selection === undefined) return { count: 0, position: from, isDone: true };
   if (isOfWholeLane(operation)) {
-    const lane = await findOne<{ waiting: number }>(sql, 'SELECT waiting FROM lane WHERE num = ?', toValues(selection.range));
+    const [lane] = await sql.all<{ waiting: number }>('SELECT waiting FROM lane WHERE num = ?', toValues(selection.range));
     return { count: lane?.waiting ?? 0, position: from, isDone: true };
   }
   const step = await findStep(sql, selection, 'oldest', from, last);
-  const row = await findOne<{ count: number }>(
-    sql,
+  const [{ count } = { count: 0 }] = await sql.all<{ count: number }>(
     `SELECT count(*) AS count FROM ${step.source} JOIN event e ON e.seq = d.event WHERE ${toWhere(selection.conditions)}`,
     [...step.parameters, ...toValues(selection.conditions)],
   );
-  return { count: Number(row?.count), position: { ...(step.end ?? from), end: last }, isDone: step.end === undefined };
+  return { count, position: { ...(step.end ?? from), end: last }, isDone: step.end === undefined };
 }
 
 /**
@@ -207,8 +206,7 @@ export async function addDelivery(
   const { event, endpoint, now, orderKey } = operation;
   const lanes = await lockLanes(sql, new Set([endpoint]));
   const lane = lanes.get(endpoint) as LaneRow;
-  const found = await findOne<{ seq: number; bytes: number; tenant: string; waiting: number }>(
-    sql,
+  const [found] = await sql.all<{ seq: number; bytes: number; tenant: string; waiting: number }>(
     `SELECT seq, bytes, tenant, waiting FROM event WHERE id = ?${sql.dialect.forUpdate}`,
     [event],
   );
@@ -332,14 +330,12 @@ interface Reschedule {
  */
 export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }: Reschedule) {
   const schedule = JSON.stringify(delays);
-  const lane = await findOne<{ num: number; schedule: string | null }>(
-    sql,
+  const [lane] = await sql.all<{ num: number; schedule: string | null }>(
     `SELECT num, schedule FROM lane WHERE name = ?${sql.dialect.forUpdate}`,
     [endpoint],
   );
   if (lane === undefined || (after === 0 && lane.schedule === schedule)) return { changed: 0, next: undefined };
-  const last = await findOne<{ event: number }>(
-    sql,
+  const [last] = await sql.all<{ event: number }>(
     `SELECT event FROM delivery WHERE lane = ? AND event > ? ORDER BY event LIMIT 1 OFFSET ${LANE_ROWS_PER_STEP - 1}`,
     [lane.num, after],
   );
@@ -382,8 +378,7 @@ export async function pruneStep(
   if (excess <= 0)
     return { removed: 0, after: after?.kind === 'failed = 0' ? { ...after, isWhole: false } : undefined, isDone: true };
   const share = Math.floor(tenantShare * maxBytes);
-  const largest = await findOne<{ tenant: string; bytes: number }>(
-    sql,
+  const [largest] = await sql.all<{ tenant: string; bytes: number }>(
     // The one whose events were searched before, if it still has too much: the search would start again.
     `SELECT name AS tenant, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events
       ORDER BY CASE WHEN name = ? THEN 0 ELSE 1 END, stored_bytes DESC LIMIT 1`,

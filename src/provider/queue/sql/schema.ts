@@ -1,7 +1,7 @@
 /** The tables of the queue. */
 import { SidegateError } from '../../../core/errors.ts';
 import { STATE_PREFIX } from '../../endpoints/endpoint.ts';
-import { type Dialect, findOne, type Sql } from './database.ts';
+import type { Dialect, Sql } from './database.ts';
 
 /** States of a delivery. `DUE` is due now or later; `BLOCKED` waits behind an earlier one with the same order key. Both are `waiting` outside. */
 export const DUE = 0;
@@ -76,7 +76,7 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
 /** Creates the tables or brings them up to date, in a transaction of the caller, who makes sure that no other process does the same. */
 export async function migrate(sql: Sql, place: string): Promise<void> {
   await sql.run(`CREATE TABLE IF NOT EXISTS version (number ${sql.dialect.integer} NOT NULL) ${sql.dialect.tableOptions}`);
-  const current = (await findOne<{ number: number }>(sql, 'SELECT number FROM version'))?.number ?? 0;
+  const [{ number: current } = { number: 0 }] = await sql.all<{ number: number }>('SELECT number FROM version');
   if (current > MIGRATIONS.length)
     throw new SidegateError(
       'user',

@@ -14,7 +14,7 @@ import {
   type Page,
 } from '../delivery-queue.ts';
 import type { Position } from '../messages.ts';
-import { findOne, type Parameter, type Sql } from './database.ts';
+import type { Parameter, Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
 
@@ -73,7 +73,7 @@ export async function select(sql: Sql, filter: DeliveryFilter, allowed?: readonl
   if (states?.length === 0) return undefined;
   const range: Condition[] = [];
   if (filter.event !== undefined) {
-    const found = await findOne<{ seq: number }>(sql, 'SELECT seq FROM event WHERE id = ?', [filter.event]);
+    const [found] = await sql.all<{ seq: number }>('SELECT seq FROM event WHERE id = ?', [filter.event]);
     if (found === undefined) return undefined;
     range.push(['d.event = ?', found.seq]);
   }
@@ -143,20 +143,20 @@ export async function findStep(
   const tables = tenant === undefined ? 'delivery d' : 'event e CROSS JOIN delivery d';
   const rows = `FROM ${tables} WHERE ${toWhere(conditions)} ORDER BY ${seq}${order}, d.lane${order}`;
   const parameters = toValues(conditions);
-  const last = await findOne<Position>(sql, `SELECT d.event, d.lane ${rows} LIMIT 1 OFFSET ${rowsPerStep - 1}`, parameters);
+  const [last] = await sql.all<Position>(`SELECT d.event, d.lane ${rows} LIMIT 1 OFFSET ${rowsPerStep - 1}`, parameters);
   const end = last ?? (edge && { event: direction === 'newest' ? edge.seq : edge.seq + 1, lane: 0 });
   return { source: `(SELECT d.* ${rows} LIMIT ${rowsPerStep}) d`, parameters, end };
 }
 
 /** The event with which a step ends: the first one up to which all have so many rows, with the deliveries that each costs. Undefined: the range ends before. */
-function findEdge(sql: Sql, range: readonly Condition[], order: string, cost = '0') {
-  return findOne<{ seq: number }>(
-    sql,
+async function findEdge(sql: Sql, range: readonly Condition[], order: string, cost = '0') {
+  const [edge] = await sql.all<{ seq: number }>(
     `SELECT e.seq FROM (SELECT e.seq, sum(1 + ${cost}) OVER (ORDER BY ${order}) AS cost FROM
        (SELECT * FROM event e WHERE ${toWhere(range)} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e) e
      WHERE e.cost >= ${ROWS_PER_STEP} ORDER BY ${order} LIMIT 1`,
     toValues(range),
   );
+  return edge;
 }
 
 /** Some that wait for an endpoint, by the indexes that have nothing else: it may have far more deliveries that ended. `+ 0`: not by another index. */
@@ -246,10 +246,9 @@ function toDeliveryCondition({ endpoint, states, lacks }: EventFilter): { readon
 const PAYLOAD = 'FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?';
 
 export async function findEvent(sql: Sql, { id }: { readonly id: string }): Promise<EventHead | undefined> {
-  const row = await findOne<
+  const [row] = await sql.all<
     Omit<EventHead, 'source'> & { readonly tenant: string; readonly begin: string; readonly size: number | null }
   >(
-    sql,
     `SELECT e.type, e.tenant, e.created AS "createdAt", substr(p.metadata, 1, 16) AS begin, octet_length(p.metadata) AS bytes,
        octet_length(p.body) AS size ${PAYLOAD}`,
     [id],
@@ -261,7 +260,7 @@ export async function findEvent(sql: Sql, { id }: { readonly id: string }): Prom
 
 /** Pushes the body to `bodies`. */
 export async function readPayload(sql: Sql, { id }: { readonly id: string }, { bodies }: { readonly bodies: Uint8Array[] }) {
-  const row = await findOne<{ metadata: string; body: Uint8Array | null }>(sql, `SELECT p.metadata, p.body ${PAYLOAD}`, [id]);
+  const [row] = await sql.all<{ metadata: string; body: Uint8Array | null }>(`SELECT p.metadata, p.body ${PAYLOAD}`, [id]);
   if (row === undefined) return undefined;
   bodies.push(row.body ?? new Uint8Array(0));
   return { metadata: row.metadata, bodyLength: row.body?.length ?? 0, isErased: row.body === null };
@@ -269,8 +268,7 @@ export async function readPayload(sql: Sql, { id }: { readonly id: string }, { b
 
 /** The newest 20 attempts. */
 export async function findAttempts(sql: Sql, { event, endpoint }: Readonly<Record<'event' | 'endpoint', string>>) {
-  const found = await findOne<Position & { last: string | null }>(
-    sql,
+  const [found] = await sql.all<Position & { last: string | null }>(
     `SELECT d.event, d.lane, d.last FROM event e JOIN delivery d ON d.event = e.seq JOIN lane l ON l.num = d.lane
      WHERE e.id = ? AND l.name = ?`,
     [event, endpoint],

@@ -4,7 +4,7 @@ import type { StoredEndpoint } from '../../endpoints/endpoint.ts';
 import { type AppendResult, type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { Failure } from '../messages.ts';
 import { type Append, append } from './append.ts';
-import { type Database, findOne, type Sql } from './database.ts';
+import type { Database, Sql } from './database.ts';
 import { readBacklogs, readDueLanes, readInboxes, readStates, readStats, recount } from './lanes.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, pruneStep, repairStep, rescheduleStep } from './repair.ts';
 import { ENDPOINT_VERSION } from './schema.ts';
@@ -55,7 +55,7 @@ const HANDLERS = {
   listEndpoints: (sql: Sql, { after }: { readonly after: string }) =>
     sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint WHERE id > ? ORDER BY id LIMIT 100', [after]),
   endpointVersion: async (sql: Sql, { id }: { readonly id: string }) =>
-    (await findOne<{ version: number }>(sql, `SELECT ${ENDPOINT_VERSION} AS version`, [id, id]))?.version ?? 0,
+    (await sql.all<{ version: number }>(`SELECT ${ENDPOINT_VERSION} AS version`, [id, id]))[0]?.version ?? 0,
 };
 type Handlers = typeof HANDLERS;
 
