@@ -48,9 +48,9 @@ const WAITING = `SELECT event, lane, rank, due, order_key, ${ENDPOINT_VERSION} A
 /** The first deliveries of a lane ... */
 const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 /** ... and of each rank: some that are not due precede those of the next rank. */
-const FIND_OF_RANKS = RANKS.map(
+const FIND_OF_RANKS = `${RANKS.map(
   (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
-).join(' UNION ALL ');
+).join(' UNION ALL ')} ORDER BY rank, due, event`;
 /** First attempts, the newest first. */
 const FIND_FRESH = `${WAITING} AND rank = ? AND due > ? AND due <= ? ORDER BY due DESC, event DESC LIMIT ?`;
 /**
@@ -116,25 +116,20 @@ async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
 }
 
 async function takeFresh(sql: Sql, operation: Take, { keys }: TakenByRun, most: number) {
-  const { limit, now } = operation;
-  const busy = new Set(keys.values());
-  const picked: DueRow[] = [];
+  const { now } = operation;
+  const found: DueRow[] = [];
   for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
-    for (const row of await sql.all<DueRow>(FIND_FRESH, [...toNames(operation), rank, now - FRESH_MS, now, most])) {
-      const { event, order_key: key } = row;
-      if (picked.length >= limit || keys.has(event) || (key !== null && busy.has(key))) continue;
-      picked.push(row);
-      busy.add(key);
-    }
+    found.push(...(await sql.all<DueRow>(FIND_FRESH, [...toNames(operation), rank, now - FRESH_MS, now, most])));
+  const { picked } = pick(found, operation, keys);
   return { rows: await readPicked(sql, picked, keys), next: now };
 }
 
-/** Those that are due, and when the next of the others is. */
+/** The first of those that are due, and when the next of the others is. */
 function pick(found: readonly DueRow[], { limit, now, only }: Take, taken: TakenByRun['keys']) {
   const busy = new Set(taken.values());
   const picked: DueRow[] = [];
   let next = Number.POSITIVE_INFINITY;
-  for (const row of found.toSorted((a, b) => a.rank - b.rank || a.due - b.due || a.event - b.event)) {
+  for (const row of found) {
     const { event, due, rank, order_key: key } = row;
     if (taken.has(event)) continue;
     const isFree = due <= now && rank <= LAST_RANKS[only ?? 'all'] && (key === null || !busy.has(key));
