@@ -7,28 +7,17 @@ import type { ConnectionResult } from '../../state/postgres.ts';
 import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint } from '../events/event.ts';
 import type {
-  AppendResult,
-  AttemptRecord,
   DeliveryFilter,
   DeliveryQueue,
-  DeliveryRecord,
-  EndpointBacklog,
   EventFilter,
-  EventHead,
   EventPageRequest,
-  EventRecord,
   Found,
-  InboxBacklog,
   JoinedQueue,
-  LaneState,
   NewEvent,
   Page,
   QueueBounds,
-  QueueStats,
   RepairAction,
-  RepairProgress,
   RunLane,
-  Serving,
   StoredEvent,
 } from './delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
@@ -135,7 +124,7 @@ class SqlQueue implements DeliveryQueue {
     return this.#client;
   }
 
-  async open(): Promise<readonly string[]> {
+  async open() {
     // Of an attempt that failed later.
     await this.#client?.close();
     const { client, warnings } = await this.#openStore({
@@ -164,7 +153,7 @@ class SqlQueue implements DeliveryQueue {
     return warnings;
   }
 
-  async append(events: readonly NewEvent[], route?: (event: NewEvent) => readonly Target[]): Promise<readonly AppendResult[]> {
+  async append(events: readonly NewEvent[], route?: (event: NewEvent) => readonly Target[]) {
     if (events.length === 0) return [];
     const results = await this.#append(events, (operation, bodies) => this.#store.call('append', operation, bodies), route);
     this.#addDue(events.filter((_, i) => results[i] === 'stored'));
@@ -180,7 +169,7 @@ class SqlQueue implements DeliveryQueue {
     };
   }
 
-  serve(lanes: number, run: RunLane, toTenant?: (endpoint: string) => string | undefined): Serving {
+  serve(lanes: number, run: RunLane, toTenant?: (endpoint: string) => string | undefined) {
     this.#stopping = undefined;
     this.#scheduler.serve(lanes, (entry, onClaimed) => this.#run(entry, run, onClaimed), toTenant);
     return {
@@ -199,7 +188,7 @@ class SqlQueue implements DeliveryQueue {
     this.#store.announce?.({ wake: endpoint });
   }
 
-  findEvent(id: string): Promise<EventHead | undefined> {
+  findEvent(id: string) {
     return this.#store.call('findEvent', { id });
   }
 
@@ -218,19 +207,19 @@ class SqlQueue implements DeliveryQueue {
     });
   }
 
-  find(filter: DeliveryFilter, page: Page): Promise<Found<DeliveryRecord>> {
+  find(filter: DeliveryFilter, page: Page) {
     return this.#findPage(page, filter, (part) => this.#store.call('findStep', { filter, page: part }));
   }
 
-  findEvents(filter: EventFilter, page: EventPageRequest): Promise<Found<EventRecord>> {
+  findEvents(filter: EventFilter, page: EventPageRequest) {
     return this.#findPage(page, filter, (part) => this.#store.call('findEventsStep', { filter, page: { ...page, ...part } }));
   }
 
-  findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined> {
+  findAttempts(event: string, endpoint: string) {
     return this.#store.call('findAttempts', { event, endpoint });
   }
 
-  async *repair(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<RepairProgress> {
+  async *repair(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds) {
     const { total, end } = await this.#count(action, filter, now);
     let changed = 0;
     let rejected = 0;
@@ -297,19 +286,19 @@ class SqlQueue implements DeliveryQueue {
     return removed;
   }
 
-  stats(now: EpochMilliseconds): Promise<QueueStats> {
+  stats(now: EpochMilliseconds) {
     return this.#store.call('stats', { now });
   }
 
-  backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]> {
+  backlogs(endpoints: readonly string[], now: EpochMilliseconds) {
     return this.#store.call('backlogs', { endpoints, now });
   }
 
-  inboxes(): Promise<readonly InboxBacklog[]> {
+  inboxes() {
     return this.#store.call('inboxes', {});
   }
 
-  async laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {
+  async laneStates(endpoints: readonly string[]) {
     // A message has null for undefined.
     return (await this.#store.call('laneStates', { endpoints })).map((state) => state ?? undefined);
   }
