@@ -1,13 +1,7 @@
 /** Changes to many deliveries and events: retries, cancellations and purges, the erasure of payloads, and pruning. */
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
-import {
-  DELIVERY_STATES,
-  type DeliveryFilter,
-  type DeliveryState,
-  type QueueBounds,
-  type RepairAction,
-} from '../delivery-queue.ts';
+import type { DeliveryFilter, QueueBounds, RepairAction } from '../delivery-queue.ts';
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
 import type { LaneRow, Parameter, Sql } from './database.ts';
 import { FigureChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants } from './lanes.ts';
@@ -23,12 +17,6 @@ const LANES_PER_STEP = 50;
 /** Events that one step of pruning reads, to find those of a tenant. */
 const EVENTS_PER_STEP = 2_000;
 
-/** In which states a repair can change deliveries. */
-const REPAIRED: Readonly<Record<RepairAction, readonly DeliveryState[]>> = {
-  retry: DELIVERY_STATES,
-  cancel: ['waiting'],
-  purge: DELIVERY_STATES,
-};
 /** Nothing is left to send of an event that was erased. */
 const HAS_BODY = 'EXISTS (SELECT 1 FROM payload p WHERE p.event = d.event AND p.body IS NOT NULL)';
 
@@ -41,7 +29,8 @@ interface Repair {
 }
 
 async function selectRepaired(sql: Sql, { action, filter, now, until }: Repair): Promise<Selection | undefined> {
-  const selection = await select(sql, filter, REPAIRED[action]);
+  // The other actions change deliveries in every state.
+  const selection = await select(sql, filter, action === 'cancel' ? ['waiting'] : undefined);
   const isOld: Condition = ['(d.settled IS NULL OR d.settled <= ? OR d.settled > ?)', now, until];
   const more: readonly Condition[] = action === 'retry' ? [isOld, [HAS_BODY]] : [isOld];
   return selection && { ...selection, conditions: [...selection.conditions, ...more] };
