@@ -87,7 +87,6 @@ export function toRegistry(endpoints: readonly Endpoint[]): EndpointRegistry {
   return {
     get: (id) => byId.get(id),
     list: () => endpoints,
-    route: () => endpoints.map(({ id }) => ({ endpoint: id })),
     routeOperational: () => [],
     disable: () => Promise.resolve(false),
   };

@@ -112,8 +112,6 @@ export interface EndpointRegistry {
   /** Whether an endpoint that is unknown here may be known to another replica, or later: its deliveries wait. */
   isElsewhere?(id: string): boolean;
   list(): readonly Endpoint[];
-  /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. */
-  route(event: RoutedEvent): readonly Target[];
   /** The operational endpoints that receive this type about endpoints of this tenant. */
   routeOperational(type: string, tenant: string | undefined): readonly Target[];
   /** Returns false if the endpoint was disabled already or does not exist. `identity`: only while it has this one. */

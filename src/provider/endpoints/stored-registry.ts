@@ -196,6 +196,7 @@ export class StoredRegistry implements EndpointRegistry {
     return this.#sorted;
   }
 
+  /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. */
   route(event: RoutedEvent): readonly Target[] {
     return this.#index.route(event);
   }
@@ -301,8 +302,7 @@ export class StoredRegistry implements EndpointRegistry {
       if (await this.#put(storeId, next)) return 'changed';
       await this.reload();
     }
-    const id = toEndpointId(storeId);
-    throw new SidegateError('system', 'endpoint_conflict', `endpoint ${id} is changed by others all the time`);
+    throw new SidegateError('system', 'endpoint_conflict', `endpoint ${toEndpointId(storeId)} is changed by others all the time`);
   }
 
   async #put(id: string, change: Change): Promise<boolean> {

@@ -67,8 +67,6 @@ export class InboxRegistry implements EndpointRegistry {
 
   catchUp = async (id: string, version: number): Promise<void> => this.#registry.catchUp?.(id, version);
 
-  route: EndpointRegistry['route'] = (event) => this.#registry.route(event);
-
   routeOperational: EndpointRegistry['routeOperational'] = (type, tenant) => this.#registry.routeOperational(type, tenant);
 
   async disable(...[id, ...how]: Parameters<EndpointRegistry['disable']>): Promise<boolean> {

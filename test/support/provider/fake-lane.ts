@@ -183,10 +183,6 @@ export class FakeRegistry implements EndpointRegistry {
     return [...this.endpoints.values()];
   }
 
-  route(): readonly Target[] {
-    return [];
-  }
-
   routeOperational(): readonly Target[] {
     return this.operational;
   }
