@@ -7,7 +7,7 @@ import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts'
 import { createAttemptsEndpoint, createCapturesEndpoints, createJournalEndpoint } from '../admin/api/journal.ts';
 import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
 import { createLeaveEndpoint } from '../admin/api/leave.ts';
-import type { ConsoleParts, OutgoingOperations } from '../admin/console/console.ts';
+import type { ConsoleParts } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';
 import { type AdminEndpoint, AdminRouter } from '../admin/router.ts';
@@ -54,7 +54,7 @@ export interface AdminParts extends HealthParts {
     readonly routeParts: { readonly keyEvidence: KeyEvidence; readonly offeredTokens: OfferedTokens };
     readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly deliveries: SharedStreams | undefined };
     readonly realms: Realms;
-    readonly provider: { readonly provider: { readonly operations: OutgoingOperations } } | undefined;
+    readonly provider: { readonly provider: { readonly operations: ConsoleParts['outgoing'] } } | undefined;
     readonly reloads: Reloads;
   };
   readonly config: () => Config;

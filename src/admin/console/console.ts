@@ -7,6 +7,7 @@ import { writeResponse } from '../../http-api/api-writer.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
+import type { ConsoleOperations } from '../../provider/api/operations.ts';
 import type { SharedStreams } from '../../state/shared-streams.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
@@ -27,7 +28,7 @@ import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 export interface ConsoleParts extends ConsoleAccessParts, Omit<LoginParts, 'journal'>, OverviewParts, SharedEntriesParts {
   readonly journal: Journal;
   /** Operations of the sending side; undefined without one. */
-  readonly outgoing: OutgoingOperations | undefined;
+  readonly outgoing: ConsoleOperations | undefined;
   /** Where this machine listens for requests; undefined if the system chose the port. */
   readonly address: () => string | undefined;
   /** Of the current config: no response contains them. */
@@ -37,12 +38,6 @@ export interface ConsoleParts extends ConsoleAccessParts, Omit<LoginParts, 'jour
   readonly onStreamDropped: () => void;
   /** An operation threw, which is our bug. */
   readonly onError: (operation: string, error: unknown) => void;
-}
-
-/** The sending side's operations, as it has them on its own port, and what their document needs. */
-export interface OutgoingOperations extends Pick<OpenapiOptions, 'requests' | 'responses' | 'parameters'> {
-  readonly operations: readonly Operation[];
-  readonly toThrownProblem: (thrown: unknown) => ApiResponse | undefined;
 }
 
 const PARAMETERS = { request: requestId };
@@ -195,7 +190,7 @@ function toOutgoing(operation: Operation): Operation {
   return { ...operation, path: operation.path.replace(OUTGOING_PREFIX, OUTGOING_PATH) };
 }
 
-function toDocumentOptions(version: string, outgoing: OutgoingOperations | undefined): OpenapiOptions {
+function toDocumentOptions(version: string, outgoing: ConsoleOperations | undefined): OpenapiOptions {
   return {
     info: {
       title: 'sidegate console API',

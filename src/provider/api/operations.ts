@@ -40,12 +40,8 @@ const OFFERED: ReadonlySet<string> = new Set([
   'repairDeliveries',
 ]);
 
-export interface ConsoleOperations extends Pick<OpenapiOptions, 'requests' | 'responses'> {
-  readonly operations: readonly Operation[];
-  readonly parameters: PathParameters;
-  /** Undefined for an error that is not expected. */
-  readonly toThrownProblem: (thrown: unknown) => ApiResponse | undefined;
-}
+/** The operations that the console offers, and the schemas of their document. */
+export type ConsoleOperations = ReturnType<typeof createConsoleOperations>;
 
 export function createOperations(parts: OperationParts, version: string): Operation[] {
   const operations = createEach(parts);
@@ -71,7 +67,7 @@ export function createOperations(parts: OperationParts, version: string): Operat
 }
 
 /** Those of the console, with their paths on the provider's port. */
-export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
+export function createConsoleOperations(parts: OperationParts) {
   const all = createEach(parts);
   const operations = all.filter(({ id }) => OFFERED.has(id));
   return { operations, parameters: PATH_PARAMETERS, ...toNames(all), toThrownProblem };
@@ -108,6 +104,7 @@ const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
   draining: 'busy',
 };
 
+/** Undefined for an error that is not expected. */
 export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
   if (!(thrown instanceof SidegateError)) return undefined;
   // The text names the endpoint or the tenant whose events do not leave.
