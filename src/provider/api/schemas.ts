@@ -266,9 +266,6 @@ export const erasedPayloads = z
 const MAX_SECRET_LENGTH = 256;
 const secret = z.string().max(MAX_SECRET_LENGTH);
 
-/** Settings that follow the config if they are absent or null. */
-const OPTIONAL: ReadonlySet<string> = new Set(['timeout', 'concurrency', 'rateLimit', 'schedule', 'orderBy', 'tenant']);
-
 /** Zod drops a member `__proto__` of a record without an error. */
 const withoutProto = <Headers extends z.ZodType>(schema: Headers) =>
   z.preprocess((input, context) => {
@@ -279,7 +276,7 @@ const withoutProto = <Headers extends z.ZodType>(schema: Headers) =>
 const { keyType, valueType } = endpointSettings.headers.unwrap();
 const headers = withoutProto(z.record(keyType, valueType));
 
-/** In a PATCH, an absent member keeps its value: defaults must not fill it in, and null removes it. */
+/** In a PATCH, an absent member keeps its value: defaults must not fill it in, and null removes one that is optional. */
 function toPatchShape(): Record<string, z.ZodType> {
   return Object.fromEntries(
     Object.entries(endpointSettings).map(([name, schema]) => {
@@ -287,7 +284,7 @@ function toPatchShape(): Record<string, z.ZodType> {
       while (inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault || inner instanceof z.ZodOptional)
         inner = inner.unwrap() as z.ZodType;
       const described = inner.describe(schema.description ?? '');
-      return [name, OPTIONAL.has(name) ? described.nullable().optional() : described.optional()];
+      return [name, schema instanceof z.ZodOptional ? described.nullable().optional() : described.optional()];
     }),
   );
 }
