@@ -60,7 +60,8 @@ export class ProviderApi {
   readonly #clock: Clock;
   readonly #hooks: ApiHooks;
   readonly #port: PlainPort;
-  readonly #access: ApiAccess;
+  /** `port`: who may send requests without a user. */
+  readonly #access;
   readonly #router: ApiRouter;
   #inFlight = 0;
   #isDraining = false;
@@ -82,7 +83,7 @@ export class ProviderApi {
     const { clock, address, tls, memory, settings } = parts;
     this.#clock = clock;
     this.#hooks = parts.hooks;
-    this.#access = new ApiAccess(parts.token, parts.password);
+    this.#access = { port: new PortAccess(parts.token), password: parts.password };
     this.#router = new ApiRouter(createOperations(parts, parts.version), PATH_PARAMETERS);
     const maxBufferedBytes = Math.max(parts.maxBufferedBytes, toMaxBatchBytes(settings.maxEventSize));
     const bodies = { ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES };
@@ -109,7 +110,7 @@ export class ProviderApi {
   }
 
   replaceToken(token: Secret | undefined): void {
-    this.#access.replace(token);
+    this.#access.port.replace(token);
   }
 
   refreshTls(): void {
@@ -169,7 +170,7 @@ export class ProviderApi {
     const found = this.#router.find(request.method ?? '', target.path);
     exchange.operation = typeof found === 'object' ? found.operation : undefined;
     // Before 404 and 405: only authorized clients learn what exists.
-    const denial = exchange.operation?.isPublic === true ? undefined : await this.#access.authorize(request);
+    const denial = exchange.operation?.isPublic === true ? undefined : await authorize(request, this.#access);
     if (denial !== undefined) return denial;
     if (found === undefined) return toProblem('not_found', 'there is no such path; see /openapi.json');
     if (typeof found === 'string')
@@ -201,54 +202,37 @@ const DENIALS: Readonly<Record<ApiDenial, readonly [ProblemCode, string]>> = {
   no_password: ['unauthorized', 'send a user of provider.basic and the right password as Authorization: Basic'],
 };
 
-class ApiAccess {
-  readonly #port: PortAccess;
-  readonly #password: ApiPassword | undefined;
+interface ApiAccess {
+  readonly port: PortAccess;
+  readonly password: ApiPassword | undefined;
+}
 
-  /** `token`: checked with `findTokenProblem` of core/bearer-token.ts. */
-  constructor(token: Secret | undefined, password: ApiPassword | undefined) {
-    this.#port = new PortAccess(token);
-    this.#password = password;
-  }
-
-  replace(token: Secret | undefined): void {
-    this.#port.replace(token);
-  }
-
-  /** Returns undefined if the request is authorized, else the response that rejects it. */
-  authorize(request: IncomingMessage): ApiResponse | undefined | Promise<ApiResponse | undefined> {
-    const password = this.#password;
-    if (password === undefined) return this.#authorizeByPort(request);
-    if (this.#port.hasToken && !BASIC.test(request.headers.authorization ?? '')) return this.#authorizeByPort(request);
-    // Before the password: a browser adds the one that its user entered to the requests of any page, and a page must not cause bans.
-    if (isFromPage(request)) return this.#deny('cross_origin');
-    return this.#authorizeByPassword(request, password);
-  }
-
-  #authorizeByPort(request: IncomingMessage): ApiResponse | undefined {
-    const denial = this.#port.authorize(request);
-    if (denial !== undefined) return this.#deny(denial);
+/** Returns undefined if the request is authorized, else the response that rejects it. */
+async function authorize(request: IncomingMessage, access: ApiAccess): Promise<ApiResponse | undefined> {
+  const { port, password } = access;
+  if (password === undefined || (port.hasToken && !BASIC.test(request.headers.authorization ?? ''))) {
+    const denial = port.authorize(request);
+    if (denial !== undefined) return deny(denial, access);
     // A page cannot know a token.
-    return !this.#port.hasToken && isFromPage(request) ? this.#deny('cross_origin') : undefined;
+    return !port.hasToken && isFromPage(request) ? deny('cross_origin', access) : undefined;
   }
+  // Before the password: a browser adds the one that its user entered to the requests of any page, and a page must not cause bans.
+  if (isFromPage(request)) return deny('cross_origin', access);
+  const { socket, rawHeaders } = request;
+  const scheme = 'encrypted' in socket ? 'https' : 'http';
+  const client = { address: toPlainAddress(socket.remoteAddress ?? ''), scheme } as const;
+  const result = await password.check({ client, headers: new HeaderFields(rawHeaders) });
+  if (!(result instanceof Refusal)) return undefined;
+  return result.code === 'credentials_required' ? deny('no_password', access) : toRefusalProblem(result);
+}
 
-  async #authorizeByPassword(request: IncomingMessage, password: ApiPassword): Promise<ApiResponse | undefined> {
-    const { socket, rawHeaders } = request;
-    const scheme = 'encrypted' in socket ? 'https' : 'http';
-    const client = { address: toPlainAddress(socket.remoteAddress ?? ''), scheme } as const;
-    const result = await password.check({ client, headers: new HeaderFields(rawHeaders) });
-    if (!(result instanceof Refusal)) return undefined;
-    return result.code === 'credentials_required' ? this.#deny('no_password') : toRefusalProblem(result);
-  }
-
-  #deny(denial: ApiDenial): ApiResponse {
-    const [code, detail] = DENIALS[denial];
-    if (code !== 'unauthorized') return toProblem(code, detail);
-    const bearer = denial === 'wrong_token' ? `${BEARER_CHALLENGE}, error="invalid_token"` : BEARER_CHALLENGE;
-    const basic = this.#password === undefined ? [] : [this.#password.challenge];
-    // One field line each, as not all clients parse lists (RFC 9110 §11.6.1).
-    return toProblem(code, detail, { headers: { 'WWW-Authenticate': [...(this.#port.hasToken ? [bearer] : []), ...basic] } });
-  }
+function deny(denial: ApiDenial, { port, password }: ApiAccess): ApiResponse {
+  const [code, detail] = DENIALS[denial];
+  if (code !== 'unauthorized') return toProblem(code, detail);
+  const bearer = denial === 'wrong_token' ? `${BEARER_CHALLENGE}, error="invalid_token"` : BEARER_CHALLENGE;
+  const basic = password === undefined ? [] : [password.challenge];
+  // One field line each, as not all clients parse lists (RFC 9110 §11.6.1).
+  return toProblem(code, detail, { headers: { 'WWW-Authenticate': [...(port.hasToken ? [bearer] : []), ...basic] } });
 }
 
 /** The API has no pages, so each `Origin` is another one. */
