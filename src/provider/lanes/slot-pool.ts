@@ -16,11 +16,7 @@ const QUICK_AFTER = 5;
 /** Older attempts do not count. */
 const MAX_SPEED_AGE_MS: Milliseconds = 60_000;
 
-export interface SlotFigures {
-  readonly fast: number;
-  readonly slow: number;
-  readonly waiting: number;
-}
+export type SlotFigures = SlotPool['figures'];
 
 /** `slow`: attempts to it took longer than a second. */
 export type SlotKind = Health | 'slow';
@@ -83,13 +79,7 @@ interface HeldSlot extends SlotRequest {
 export class SlotPool {
   readonly #clock: Clock;
   readonly #budget: MemoryBudget;
-  readonly #maxFast: number;
-  readonly #maxConnections: number;
-  readonly #maxSlow: number;
-  readonly #maxSlowBytes: number;
-  readonly #maxOfSlow: number;
-  readonly #maxUnproven: number;
-  readonly #maxWaiting: number;
+  readonly #most;
   readonly #speeds: EndpointSpeeds;
   /** Oldest first. */
   readonly #held = new Set<HeldSlot>();
@@ -108,13 +98,16 @@ export class SlotPool {
   constructor({ maxConcurrency, maxConnections, maxSlowBytes }: SlotLimits, budget: MemoryBudget, clock: Clock) {
     this.#clock = clock;
     this.#budget = budget;
-    this.#maxFast = maxConcurrency;
-    this.#maxSlowBytes = maxSlowBytes;
-    this.#maxSlow = Math.max(1, maxConnections - maxConcurrency);
-    this.#maxConnections = maxConcurrency + this.#maxSlow;
-    this.#maxOfSlow = Math.ceil(this.#maxSlow * SLOW_SHARE);
-    this.#maxUnproven = Math.ceil(maxConcurrency * UNPROVEN_SHARE);
-    this.#maxWaiting = Math.ceil(maxConnections * WAITING_SHARE);
+    const slow = Math.max(1, maxConnections - maxConcurrency);
+    this.#most = {
+      fast: maxConcurrency,
+      slow,
+      all: maxConcurrency + slow,
+      slowBytes: maxSlowBytes,
+      ofSlow: Math.ceil(slow * SLOW_SHARE),
+      unproven: Math.ceil(maxConcurrency * UNPROVEN_SHARE),
+      waiting: Math.ceil(maxConnections * WAITING_SHARE),
+    };
     this.#speeds = new EndpointSpeeds(clock);
     this.#lines = {
       proven: new WaitLine(clock),
@@ -125,7 +118,7 @@ export class SlotPool {
     };
   }
 
-  get figures(): SlotFigures {
+  get figures() {
     const waiting = Object.values(this.#lines).reduce((sum, { length }) => sum + length, 0);
     return { fast: this.#fastCount, slow: this.#slow, waiting };
   }
@@ -155,7 +148,7 @@ export class SlotPool {
   isCrowded(request: SlotRequest): boolean {
     const mayHold = this.#mayHold(request);
     if (mayHold && request.kind === 'proven') return false;
-    return this.#lines[request.kind].length >= this.#maxWaiting * (mayHold ? 1 : 0.5);
+    return this.#lines[request.kind].length >= this.#most.waiting * (mayHold ? 1 : 0.5);
   }
 
   /** Waits for memory of the budget; tenants take turns. Old attempts become slow for it, too: their deliveries then no longer count. */
@@ -174,13 +167,13 @@ export class SlotPool {
   }
 
   get #free(): number {
-    return this.#maxConnections - this.#held.size;
+    return this.#most.all - this.#held.size;
   }
 
   #hold(request: SlotRequest): Slot | undefined {
     const { kind } = request;
     if (!this.#mayHold(request)) return undefined;
-    const isFree = kind === 'proven' || kind === 'unproven' ? this.#makeRoom(kind) : this.#slow < this.#maxOfSlow;
+    const isFree = kind === 'proven' || kind === 'unproven' ? this.#makeRoom(kind) : this.#slow < this.#most.ofSlow;
     return isFree ? this.#holdNow(request) : undefined;
   }
 
@@ -196,7 +189,7 @@ export class SlotPool {
 
   /** Since when an endpoint must have responded quickly to get a slot; `share`: of the slots, for which it need not. */
   #toQuickSince(share: number): Milliseconds {
-    const scarce = this.#maxConnections * share;
+    const scarce = this.#most.all * share;
     if (this.#free >= scarce) return Number.NEGATIVE_INFINITY;
     const known = this.#quickSince.get(share);
     if (known !== undefined) return known;
@@ -208,13 +201,13 @@ export class SlotPool {
   }
 
   #makeRoom(kind: FastKind): boolean {
-    if (kind === 'unproven' && this.#fast.unproven.size >= this.#maxUnproven && !this.#ageOne(['unproven'])) return false;
-    return this.#fastCount < this.#maxFast || this.#ageOne(FAST_KINDS);
+    if (kind === 'unproven' && this.#fast.unproven.size >= this.#most.unproven && !this.#ageOne(['unproven'])) return false;
+    return this.#fastCount < this.#most.fast || this.#ageOne(FAST_KINDS);
   }
 
   /** One of any size always fits. */
   #fitsSlow({ bytes, tenant }: SlotRequest, share = 1): boolean {
-    const most = this.#slowParts.most(tenant, bytes, share * this.#maxSlowBytes - this.#slowBytes);
+    const most = this.#slowParts.most(tenant, bytes, share * this.#most.slowBytes - this.#slowBytes);
     return this.#slow === 0 || most >= 1;
   }
 
@@ -274,7 +267,7 @@ export class SlotPool {
 
   /** Makes the oldest fast attempt a slow one, if it is old enough. Its bytes stay in the budget if they do not fit; `forBytes`: not of such a one. */
   #ageOne(kinds: readonly FastKind[], forBytes = false): boolean {
-    const old = this.#slow < this.#maxSlow ? this.#findOld(kinds, forBytes) : undefined;
+    const old = this.#slow < this.#most.slow ? this.#findOld(kinds, forBytes) : undefined;
     if (old === undefined) return false;
     const [held, kind] = old;
     const fits = this.#fitsSlow(held);
@@ -328,7 +321,7 @@ export class SlotPool {
     for (const place of this.#lines[kind].places) {
       if (!this.#mayHold(place.request)) continue;
       first ??= place;
-      if (this.#slow < this.#maxFast * MANY_SLOW_SHARE) break;
+      if (this.#slow < this.#most.fast * MANY_SLOW_SHARE) break;
       const at = this.#speeds.quickAt(place.request.endpoint);
       if (at > latest) [quickest, latest] = [place, at];
     }
@@ -337,7 +330,7 @@ export class SlotPool {
 
   /** For the moment when the next fast attempt becomes slow. Without a timer while nobody waits: attempts are mostly faster than that. */
   #setTimer(): void {
-    if (this.#cancelTimer !== undefined || this.#slow >= this.#maxSlow) return;
+    if (this.#cancelTimer !== undefined || this.#slow >= this.#most.slow) return;
     if (this.#lines.proven.length + this.#lines.unproven.length + this.#budget.waiting === 0) return;
     const now = this.#clock.monotonic();
     const delays = FAST_KINDS.flatMap((kind) =>
