@@ -2,16 +2,16 @@
 import type pg from 'pg';
 import { SidegateError } from '../../core/errors.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
-import type { PostgresTarget } from '../../state/postgres.ts';
 import {
   type ConnectionResult,
   createPostgresClient,
   formatPostgres,
   PostgresError,
+  type PostgresTarget,
   repeatTransaction,
   toPostgresError,
 } from '../../state/postgres.ts';
-import { migrate, OUTBOX_CHANNEL, OUTBOX_MIGRATIONS, type OutboxSetup, readSetup, toBegin } from './outbox-table.ts';
+import { migrate, OUTBOX_CHANNEL, OUTBOX_MIGRATIONS, readSetup, toBegin } from './outbox-table.ts';
 
 const SETUP_HINT = 'run the SQL of docs/outbox.md as the owner of the schema';
 
@@ -49,7 +49,7 @@ export class OutboxSession {
   }
 
   /** Connects and checks the tables and the rights of the role. */
-  async check(): Promise<OutboxSetup> {
+  async check() {
     await this.#try(() => this.#client.connect());
     return this.#readSetup();
   }
@@ -80,7 +80,7 @@ export class OutboxSession {
     }
   }
 
-  async #readSetup(): Promise<OutboxSetup> {
+  async #readSetup() {
     const setup = await this.transaction((client) => readSetup(client, this.#schema));
     const { version, canCreate, missingRights } = setup;
     const { user } = this.#target;
