@@ -6,34 +6,19 @@ import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { error, type Fault, type Path, type Problem } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
-import { createEgressProxy, findProxyProblem, type TunnelProxy } from '../../http/client/proxy-tunnel.ts';
-import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
+import { createEgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
+import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
-import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
+import type { ClientCertificate, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
 import type { QueuePlace } from '../queue/sql-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */
-export interface ProviderSettings {
-  readonly config: ProviderConfig;
-  /** Those of the config. Whether one is disabled is stored in the queue. */
-  readonly endpoints: readonly Endpoint[];
-  readonly defaults: EndpointDefaults;
-  readonly rules: EgressRules;
-  readonly token: Secret | undefined;
-  /** Undefined if its URL could not be read. */
-  readonly queue: QueuePlace | undefined;
-  readonly cipher: EndpointCipher;
-  readonly proxy: TunnelProxy | undefined;
-  readonly ca: string | undefined;
-  /** The database of the outbox; undefined if there is none. */
-  readonly outbox: PostgresTarget | undefined;
-  readonly problems: readonly Problem[];
-}
+export type ProviderSettings = Awaited<ReturnType<typeof readProviderSettings>>;
 
 /** An endpoint that does not accept a connection within this time counts as down. */
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -42,7 +27,7 @@ const BEFORE_ALL: EpochMilliseconds = 0;
 const PATH = ['provider'];
 
 /** Reads and checks everything. Problems of one endpoint do not hide those of the others. */
-export async function readProviderSettings(config: ProviderConfig): Promise<ProviderSettings> {
+export async function readProviderSettings(config: ProviderConfig) {
   const files = await readProviderFiles(config);
   const problems: Problem[] = [...files.problems];
   const rules = compileEgressRules(config.egress);
@@ -59,14 +44,17 @@ export async function readProviderSettings(config: ProviderConfig): Promise<Prov
   if (files.token !== undefined) report(['token', 'secret'], findTokenProblem(files.token));
   return {
     config,
+    /** Those of the config. Whether one is disabled is stored in the queue. */
     endpoints: endpoints.filter((endpoint) => endpoint !== undefined),
     defaults: toDefaults(config),
     rules,
     token: files.token,
+    /** Undefined if its URL could not be read. */
     queue: toPlace(config, files.queue),
     cipher: toCipher(config, files.encryptionKeys, report),
     proxy: toProxy(config, files.proxyPassword, ca, report),
     ca,
+    /** The database of the outbox; undefined if there is none. */
     outbox: files.outbox,
     problems,
   };
