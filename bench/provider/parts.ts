@@ -2,7 +2,6 @@
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { compileEgressRules } from '../../src/http/dial/endpoint-url.ts';
-import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint, EndpointRegistry } from '../../src/provider/endpoints/endpoint.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
@@ -43,7 +42,7 @@ export function toEvent(targets: NewEvent['targets']): NewEvent {
 }
 
 /** A sender that may send to this machine. */
-export function createLocalSender(): Sender {
+export function createLocalSender(): HttpSender {
   return new HttpSender({
     clock: systemClock,
     version: '0',

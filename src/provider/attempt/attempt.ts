@@ -37,9 +37,6 @@ export interface Sender {
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult>;
   /** Whether something listens at the endpoint; absent, or undefined: unknown without an attempt. Never rejects. */
   isReachable?(endpoint: Endpoint): Promise<boolean> | undefined;
-  /** Closes idle connections of endpoints that are no longer in use. */
-  retain(endpoints: ReadonlySet<string>): void;
-  close(): void;
 }
 
 const GONE = 410;

@@ -111,6 +111,7 @@ export class HttpSender implements Sender {
     this.retain(new Set());
   }
 
+  /** Closes idle connections of endpoints that are no longer in use. */
   retain(endpoints: ReadonlySet<string>): void {
     for (const [id, compiled] of this.#endpoints)
       if (!endpoints.has(id)) {

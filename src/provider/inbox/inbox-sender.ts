@@ -75,12 +75,9 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
       });
     },
     isReachable(endpoint) {
-      if (!isInboxEndpoint(endpoint.id)) return other.isReachable?.(endpoint);
-      const app = findApp(endpoint.id.slice(INBOX_PREFIX.length));
+      const app = isInboxEndpoint(endpoint.id) ? findApp(endpoint.id.slice(INBOX_PREFIX.length)) : undefined;
       return app && acceptsConnections(app, clock);
     },
-    retain: (endpoints) => other.retain(endpoints),
-    close: () => other.close(),
   };
 }
 

@@ -23,7 +23,7 @@ export interface LaneParts {
   readonly clock: Clock;
   readonly queue: Pick<DeliveryQueue, 'append'>;
   readonly registry: EndpointRegistry;
-  readonly sender: Pick<Sender, 'send' | 'isReachable'>;
+  readonly sender: Sender;
   readonly hooks: LaneHooks;
   readonly settings: SlotLimits & {
     readonly disable: DisablePolicy;

@@ -21,7 +21,6 @@ import type { OperationParts } from '../api/api-parts.ts';
 import { cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ConsoleOperations, createConsoleOperations } from '../api/operations.ts';
 import { type ApiPassword, ProviderApi } from '../api/provider-api.ts';
-import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { isInboxEndpoint, toInboxEndpoint } from '../events/event.ts';
@@ -85,8 +84,7 @@ export class Provider {
   readonly #registry: InboxRegistry;
   readonly #inboxLog: ReturnType<typeof createInboxLog>;
   #webhookRoutes: readonly InboxRoute[] = [];
-  readonly #endpointSender: HttpSender;
-  readonly #sender: Sender;
+  readonly #sender: HttpSender;
   readonly #lanes: LaneRunner;
   readonly #api: ProviderApi | undefined;
   readonly operations: ConsoleOperations;
@@ -148,7 +146,7 @@ export class Provider {
     });
     this.#registry = new InboxRegistry(this.#stored, isShared);
     this.#inboxLog = createInboxLog(logger, isShared);
-    this.#endpointSender = new HttpSender({
+    this.#sender = new HttpSender({
       ...settings,
       clock: parts.clock,
       version: parts.version,
@@ -156,12 +154,11 @@ export class Provider {
       ownPorts: this.#ownPorts,
       detour: parts.detour,
     });
-    this.#sender = withInbox(this.#endpointSender, parts.findApp, parts.clock);
     this.#lanes = createLaneRunner({
       clock,
       queue: this.#queue,
       registry: this.#registry,
-      sender: this.#sender,
+      sender: withInbox(this.#sender, parts.findApp, parts.clock),
       hooks: this.#toLaneHooks(telemetry),
       steps: this.#steps,
       settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
@@ -327,7 +324,7 @@ export class Provider {
   /** Applies a config, a reloaded one, or reloaded secrets, in one turn of the event loop. */
   apply(settings: ProviderSettings): void {
     this.#settings = settings;
-    this.#endpointSender.replace(settings);
+    this.#sender.replace(settings);
     this.#api?.replaceToken(settings.token);
     this.#stored.replaceCipher(settings.cipher);
     const before = new Map(this.#stored.list().map(({ id, schedule }) => [id, schedule.join()]));
