@@ -440,16 +440,12 @@ export class LaneRun {
   }
 
   /** Waits until an attempt was settled, the lane has to stop, or the time is over. */
-  #change(atMost?: Milliseconds): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = atMost === undefined ? undefined : this.#clock.after(Math.ceil(atMost), () => this.#resume?.());
-      const resume = (): void => {
-        this.#resume = undefined;
-        cancel?.();
-        resolve();
-      };
-      this.#resume = resume;
-    });
+  async #change(atMost?: Milliseconds): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#resume = resolve;
+    const cancel = atMost === undefined ? undefined : this.#clock.after(Math.ceil(atMost), resolve);
+    await promise;
+    cancel?.();
   }
 
   #stop(): void {

@@ -173,16 +173,13 @@ export class Outbox {
     return Math.max(0, Math.min(pollInterval, untilHeld));
   }
 
-  #sleep(duration: Milliseconds): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.#isStopped) return resolve();
-      const cancel = this.#parts.clock.after(duration, resolve);
-      const wake = (): void => {
-        cancel();
-        resolve();
-      };
-      this.#wake = wake;
-    });
+  async #sleep(duration: Milliseconds): Promise<void> {
+    if (this.#isStopped) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wake = resolve;
+    const cancel = this.#parts.clock.after(duration, resolve);
+    await promise;
+    cancel();
   }
 
   /** Moves rows until none is left that may be moved now. Returns whether the queue was busy. */
