@@ -17,7 +17,7 @@ const DELIVERY_BYTES = 192;
 /** Rows that one statement inserts, so that its parameter stays small. */
 const ROWS_PER_STATEMENT = 2_000;
 const NO_BODY = new Uint8Array(0);
-/** Of the rows of `toEventRow` and of a `DeliveryRow`. */
+/** Of the rows of `toEventRow` and `toRow`. */
 const EVENT_COLUMNS = toColumns(['created', 'bytes', 'targets', 'waiting', 'failed'], ['id', 'type', 'tenant', 'digest']);
 const DELIVERY_COLUMNS = toColumns(['event', 'lane', 'rank', 'state', 'due', 'settled'], ['key']);
 
@@ -131,7 +131,7 @@ async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap
   const numbers = await insertEvents(sql, events);
   const duplicates: Candidate[] = [];
   const figures = new FigureChanges();
-  const deliveries: DeliveryRow[] = [];
+  const deliveries: ReturnType<typeof toRow>[] = [];
   const waiting = new Set<string>();
   const failing = readFailing(lanes.values());
   for (let i = 0; i < events.length; i++) {
@@ -166,18 +166,13 @@ function readFailing(lanes: Iterable<LaneRow>): ReadonlyMap<number, readonly str
   return failing;
 }
 
-interface DeliveryRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'state' | 'due', number>> {
-  readonly settled: number | null;
-  readonly key: string | null;
-}
-
 /** The row of a target; `waiting`: the lane and order key of those that wait, to which it is added. */
 function toRow(
-  place: Pick<DeliveryRow, 'event' | 'lane' | 'rank'>,
+  place: Readonly<Record<'event' | 'lane' | 'rank', number>>,
   { isSkipped, orderKey }: Target,
   now: number,
   waiting: Set<string>,
-): DeliveryRow {
+) {
   const key = orderKey ?? null;
   if (isSkipped === true) return { ...place, state: SKIPPED, due: 0, settled: now, key };
   const ordered = `${place.lane} ${key}`;
@@ -220,7 +215,7 @@ function toEventRow({ id, type, tenant, createdAt, bytes, digest, targets, endpo
 }
 
 /** A due delivery is blocked if an earlier one of its order key waits in the store. */
-async function insertDeliveries(sql: Sql, rows: readonly DeliveryRow[]): Promise<void> {
+async function insertDeliveries(sql: Sql, rows: readonly object[]): Promise<void> {
   await sql.each(
     `INSERT INTO delivery
      SELECT r.event, r.lane, CASE WHEN r.state = ${DUE} AND r.key IS NOT NULL
