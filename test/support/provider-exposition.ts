@@ -14,8 +14,7 @@ export function renderProviderMetrics(): Promise<string> {
   metrics.settled('acme', 'delivered');
   metrics.delivered(1);
   const stored = { storedEvents: 1, storedBytes: 1, usedShares: { endpoint: 0.5, tenant: 0.5 } };
-  metrics.queue({ waiting: 1, dead: 1, skipped: 1, events: 1, bytes: 1, ...stored, maxEvents: 10, maxBytes: 10 }, 0);
-  metrics.queueFullIn(60);
+  metrics.queue({ waiting: 1, dead: 1, skipped: 1, events: 1, bytes: 1, ...stored, maxEvents: 10, maxBytes: 10 }, 0, 60);
   metrics.queueWentBack();
   metrics.queueDisk(1, 2);
   const outbox = metrics.watchOutbox();

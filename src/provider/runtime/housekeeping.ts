@@ -131,8 +131,8 @@ export class Housekeeping {
     const { clock, metrics, queue, registry, slots, failing } = this.#parts;
     const now = clock.now();
     const stats = await queue.stats(now);
-    metrics.queue(stats, stats.oldestDue === undefined ? 0 : Math.max(0, now - stats.oldestDue));
-    metrics.queueFullIn(this.#forecast.add(stats, clock.monotonic()));
+    const { oldestDue = now } = stats;
+    metrics.queue(stats, Math.max(0, now - oldestDue), this.#forecast.add(stats, clock.monotonic()));
     this.#watchFile();
     // The next time looks again.
     await this.#watchLosses(stats, now).catch((thrown: unknown) => {

@@ -158,21 +158,19 @@ function createQueueMetrics({ counter, gauge }: Families) {
   const diskFree = gauge('queue_disk_free_bytes', 'Free space of the file system with the SQLite file.');
   const diskSize = gauge('queue_disk_bytes', 'Size of the file system with the SQLite file.');
   return {
-    /** Seconds; infinity: it does not fill up. */
-    queueFullIn(seconds: number): void {
-      fullIn.value = seconds;
-    },
     queueWentBack: (): void => wentBack.add(),
     /** Of the file system with a queue in SQLite; the series exist from the first call. */
     queueDisk(freeBytes: number, totalBytes: number): void {
       diskFree.series().value = freeBytes;
       diskSize.series().value = totalBytes;
     },
-    queue(stats: QueueStats, oldestDueAge: Milliseconds): void {
+    /** `fullInSeconds`: infinity: it does not fill up. */
+    queue(stats: QueueStats, oldestDueAge: Milliseconds, fullInSeconds: number): void {
       for (const state of ['waiting', 'dead', 'skipped'] as const) deliveries.series(state).value = stats[state];
       for (const [name, series] of Object.entries(figures)) series.value = stats[name as keyof typeof figures];
       for (const share of ['endpoint', 'tenant'] as const) shares.series(share).value = stats.usedShares[share];
       oldestDue.value = oldestDueAge / 1_000;
+      fullIn.value = fullInSeconds;
     },
     queueUp(isUp: boolean): void {
       up.value = isUp ? 1 : 0;
