@@ -119,7 +119,7 @@ export class LaneRun implements Lane {
         return await this.#client.call('settle', { endpoint: this.endpoint, run, holder, settled, state });
       } catch (error) {
         const isTemporary = error instanceof SidegateError && error.code === 'queue_unavailable' && settled.length > 0;
-        if (!isTemporary || this.signal.aborted || this.#client.isBroken) {
+        if (!isTemporary || this.signal.aborted || this.#client.isBroken === true) {
           if (state !== undefined) this.#stateText = undefined;
           throw error;
         }

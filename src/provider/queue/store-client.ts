@@ -21,10 +21,10 @@ export type JoinedStore = (operation: Operations['append'], bodies: readonly Buf
 export type WithBodies<Result> = { readonly result: Result; readonly bodies: readonly Buffer[] };
 
 export interface StoreClient {
-  /** It can no longer be used. */
-  readonly isBroken: boolean;
-  /** The time of the store minus the time of this process. */
-  readonly clockOffset: Milliseconds;
+  /** It can no longer be used. Absent if it always repairs itself. */
+  readonly isBroken?: boolean;
+  /** The time of the store minus the time of this process. Absent if both are the same. */
+  readonly clockOffset?: Milliseconds;
   /** Runs an operation with the others of this turn. Rejects with a SidegateError. */
   call<K extends OperationKind>(kind: K, operation: Operations[K], bodies?: readonly Buffer[]): Promise<Results[K]>;
   /** The same for an operation whose result has bodies. */

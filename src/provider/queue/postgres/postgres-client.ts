@@ -78,7 +78,6 @@ export function openPostgresStore(settings: PostgresSettings, bounds: QueueBound
 }
 
 class PostgresClient implements StoreClient {
-  readonly isBroken = false;
   clockOffset: Milliseconds = 0;
   readonly #database: PostgresDatabase;
   readonly #store: Store;

@@ -320,11 +320,6 @@ export class PostgresDatabase extends PostgresSql implements Database {
     return { error, isOfStore: isStoreError(thrown), isOfLock: state === LOCK_NOT_AVAILABLE || state === QUERY_CANCELED };
   }
 
-  /** The server does it by itself. */
-  shrink(): Promise<void> {
-    return Promise.resolve();
-  }
-
   close(): Promise<void> {
     return this.#pool.end();
   }

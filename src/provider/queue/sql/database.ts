@@ -72,8 +72,8 @@ export interface Database extends Sql {
    * well. `isOfLock`: it waited too long for another transaction.
    */
   explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean; readonly isOfLock?: boolean };
-  /** After a step that removed events. */
-  shrink(): Promise<void>;
+  /** After a step that removed events; absent if the server does it by itself. */
+  shrink?(): Promise<void>;
 }
 
 export interface LaneRow {

@@ -119,7 +119,7 @@ export class Store {
     try {
       const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks), isHurried);
       for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
-      if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink();
+      if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink?.();
       this.#locked.delete(group);
       return replies;
     } catch (thrown) {

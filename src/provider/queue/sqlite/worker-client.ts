@@ -44,8 +44,6 @@ interface Call {
 }
 
 class WorkerClient implements StoreClient {
-  /** Times are those of this process. */
-  readonly clockOffset = 0;
   readonly #events: StoreEvents;
   readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #worker: Worker;
