@@ -131,8 +131,6 @@ function toView(record: DeliveryRecord): schemas.OutgoingDelivery {
 
 const OTHER_SIDE =
   'an event that a webhook route received can only be repeated for the app of that route, and this app gets no other events';
-const ERASED = 'the payload of this event was erased, so there is nothing left to send';
-const ONLY_EVENTS = 'only endpoints that select events of the app can recover them';
 
 async function findConflict(endpoint: Endpoint, id: string, event: EventHead, queue: Pick<DeliveryQueue, 'find'>) {
   if (!isForTenant(endpoint, event.tenant)) return describeTenants(endpoint, event);
@@ -140,7 +138,7 @@ async function findConflict(endpoint: Endpoint, id: string, event: EventHead, qu
   // an event of the API. So where an inbox is involved, only a delivery that exists can be repeated.
   const isOfInbox = isInboxEndpoint(endpoint.id) || event.source === 'inbox';
   if (isOfInbox && (await queue.find({ event: id, endpoint: endpoint.id }, { limit: 1 })).found.length === 0) return OTHER_SIDE;
-  return event.isErased ? ERASED : undefined;
+  return event.isErased ? 'the payload of this event was erased, so there is nothing left to send' : undefined;
 }
 
 function describeTenants(endpoint: Endpoint, event: EventHead): string {
@@ -156,7 +154,8 @@ function findRejection({ action, endpoint }: schemas.RepairRequest, { receivers 
   const found = findEnabled(receivers, endpoint);
   if ('status' in found) return found;
   const getsEvents = !found.isOperational && !isInboxEndpoint(endpoint);
-  return action === 'recover' && !getsEvents ? toProblem('conflict', ONLY_EVENTS) : undefined;
+  if (action === 'retry' || getsEvents) return undefined;
+  return toProblem('conflict', 'only endpoints that select events of the app can recover them');
 }
 
 interface Line extends RepairProgress {

@@ -44,7 +44,6 @@ interface UnusableEndpoint {
   readonly problem: string;
 }
 
-const SECOND_MS = 1_000;
 const MAX_HEAD_BYTES = 16_384;
 /** Bodies of responses are not used. Reading a short one keeps the connection usable. */
 const MAX_RESPONSE_BYTES = 65_536;
@@ -252,7 +251,7 @@ class Attempt implements UpstreamListener {
 function toHeaders({ headers, signers }: CompiledEndpoint, delivery: Delivery, now: EpochMilliseconds): RawHeaders | undefined {
   const { event, body, metadata } = delivery;
   if (!EVENT_ID.test(event)) return undefined;
-  const seconds = String(Math.floor(now / SECOND_MS));
+  const seconds = String(Math.floor(now / 1_000));
   const signed = `${event}.${seconds}.`;
   const signatures = signers.filter(({ expiresAt }) => now < expiresAt).map((signer) => signer.sign(signed, body));
   if (signatures.length === 0) return undefined;

@@ -37,8 +37,6 @@ CREATE TRIGGER sidegate_outbox_notify AFTER INSERT ON sidegate_outbox
 FOR EACH STATEMENT EXECUTE FUNCTION sidegate_outbox_notify();`,
 ];
 
-const VERSION_TABLE = 'CREATE TABLE IF NOT EXISTS sidegate_outbox_version (version integer PRIMARY KEY)';
-const ADD_VERSION = 'INSERT INTO sidegate_outbox_version (version) VALUES ($1)';
 /** Of the advisory lock: the bytes of `sgoutbox`. */
 const MIGRATION_LOCK = 0x73676f7574626f78n;
 
@@ -82,13 +80,13 @@ export async function readSetup(client: pg.Client, schema: string) {
 /** Runs the migrations that are missing, within a transaction. Replicas that start at once do so one after the other. */
 export async function migrate(client: pg.Client): Promise<void> {
   await client.query('SELECT pg_advisory_xact_lock($1)', [String(MIGRATION_LOCK)]);
-  await client.query(VERSION_TABLE);
+  await client.query('CREATE TABLE IF NOT EXISTS sidegate_outbox_version (version integer PRIMARY KEY)');
   const { rows } = await client.query<{ version: number }>(
     'SELECT coalesce(max(version), 0) AS version FROM sidegate_outbox_version',
   );
   for (let version = (rows[0]?.version ?? 0) + 1; version <= OUTBOX_MIGRATIONS.length; version++) {
     await client.query(OUTBOX_MIGRATIONS[version - 1] ?? '');
-    await client.query(ADD_VERSION, [version]);
+    await client.query('INSERT INTO sidegate_outbox_version (version) VALUES ($1)', [version]);
   }
 }
 
