@@ -4,29 +4,16 @@ import { Counts } from '../../core/counts.ts';
 import { type Waiting, WaitLine } from '../../core/wait-line.ts';
 
 /** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */
-export class TenantParts {
-  readonly #held = new Counts();
+export class TenantParts extends Counts {
   /** The first that asked. */
   #first: string | undefined;
   #hasOthers = false;
 
-  held(tenant = ''): number {
-    return this.#held.of(tenant);
-  }
-
-  get all(): Iterable<readonly [tenant: string, held: number]> {
-    return this.#held;
-  }
-
-  add(tenant = '', amount: number): void {
-    this.#held.add(tenant, amount);
-  }
-
   /** How many of `size` each the tenant may have in addition to what it holds, of `free`. */
-  most(tenant = '', size: number, free: number): number {
+  most(tenant: string, size: number, free: number): number {
     this.#first ??= tenant;
     this.#hasOthers ||= this.#first !== tenant;
-    return Math.floor(this.#hasOthers ? (free - this.held(tenant) + size) / (2 * size) : free / size);
+    return Math.floor(this.#hasOthers ? (free - this.of(tenant) + size) / (2 * size) : free / size);
   }
 }
 
@@ -61,12 +48,12 @@ export class MemoryBudget {
     const more = largest - this.#unit;
     this.#free += Math.max(this.#bytes, largest) - Math.max(this.#bytes, this.#unit);
     this.#unit = largest;
-    for (const [tenant, reserved] of this.#reserved.all) this.#hold(reserved * more, tenant);
+    for (const [tenant, reserved] of this.#reserved) this.#hold(reserved * more, tenant);
     this.#admit();
   }
 
   /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. Those that wait, and could have it, come first. */
-  reserve(most: number, tenant: string | undefined): number {
+  reserve(most: number, tenant = ''): number {
     const reserved = Math.max(0, Math.min(most, this.#parts.most(tenant, this.#unit, this.#free)));
     this.#hold(reserved * this.#unit, tenant);
     this.#reserved.add(tenant, reserved);
@@ -78,17 +65,17 @@ export class MemoryBudget {
   }
 
   /** Replaces a reservation by the size of what was taken. */
-  settle(reserved: number, bytes: number, tenant: string | undefined): void {
+  settle(reserved: number, bytes: number, tenant = ''): void {
     this.#reserved.add(tenant, -reserved);
     this.release(reserved * this.#unit - bytes, tenant);
   }
 
-  release(bytes: number, tenant: string | undefined): void {
+  release(bytes: number, tenant = ''): void {
     this.#hold(-bytes, tenant);
     this.#admit();
   }
 
-  #hold(bytes: number, tenant: string | undefined): void {
+  #hold(bytes: number, tenant: string): void {
     this.#free -= bytes;
     this.#parts.add(tenant, bytes);
   }

@@ -179,11 +179,11 @@ export class SlotPool {
 
   /** A tenant never holds more slots, or bytes of slow attempts, than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
   #mayHold(request: SlotRequest): boolean {
-    const { kind, endpoint, tenant } = request;
+    const { kind, endpoint, tenant = '' } = request;
     if (this.#parts.most(tenant, 1, this.#free) < 1) return false;
     if (kind !== 'proven' && kind !== 'unproven' && !this.#fitsSlow(request, SLOW_SHARE)) return false;
     // Half of the last slots are for tenants without one: their endpoints may seldom have events.
-    const share = this.#parts.held(tenant) === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
+    const share = this.#parts.of(tenant) === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
     return this.#speeds.quickAt(endpoint) >= this.#toQuickSince(share);
   }
 
@@ -206,13 +206,13 @@ export class SlotPool {
   }
 
   /** One of any size always fits. */
-  #fitsSlow({ bytes, tenant }: SlotRequest, share = 1): boolean {
+  #fitsSlow({ bytes, tenant = '' }: SlotRequest, share = 1): boolean {
     const most = this.#slowParts.most(tenant, bytes, share * this.#most.slowBytes - this.#slowBytes);
     return this.#slow === 0 || most >= 1;
   }
 
   #holdNow(request: SlotRequest): Slot {
-    const { kind, tenant } = request;
+    const { kind, tenant = '' } = request;
     const held = { ...request, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false };
     this.#held.add(held);
     this.#quickSince.clear();
@@ -246,7 +246,7 @@ export class SlotPool {
     this.#budget.release(held.bytes, held.tenant);
   }
 
-  #addSlowBytes(bytes: number, tenant: string | undefined): void {
+  #addSlowBytes(bytes: number, tenant = ''): void {
     this.#slowBytes += bytes;
     this.#slowParts.add(tenant, bytes);
   }
@@ -254,7 +254,7 @@ export class SlotPool {
   #release(held: HeldSlot): void {
     if (!this.#held.delete(held)) return;
     this.#quickSince.clear();
-    this.#parts.add(held.tenant, -1);
+    this.#parts.add(held.tenant ?? '', -1);
     if (held.isSlow) {
       this.#addSlowBytes(-held.bytes, held.tenant);
     } else {
