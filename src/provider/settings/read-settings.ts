@@ -8,14 +8,12 @@ import { error, type Fault, type Path, type Problem } from '../../core/problem.t
 import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
-import type { PostgresTarget } from '../../state/postgres.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import type { ClientCertificate, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
-import type { QueuePlace } from '../queue/sql-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */
 export type ProviderSettings = Awaited<ReturnType<typeof readProviderSettings>>;
@@ -39,6 +37,7 @@ export async function readProviderSettings(config: ProviderConfig) {
     reportHere(['url'], findUrlProblem(endpoint.url, rules));
     return toConfigEndpoint(endpoint, files.endpoints[index] as EndpointSecrets, toDefaults(config), reportHere);
   });
+  const choice = chooseQueue(config.queue);
   checkHosts(config, report);
   const ca = checkCa(files.ca, report);
   if (files.token !== undefined) report(['token', 'secret'], findTokenProblem(files.token));
@@ -50,7 +49,7 @@ export async function readProviderSettings(config: ProviderConfig) {
     rules,
     token: files.token,
     /** Undefined if its URL could not be read. */
-    queue: toPlace(config, files.queue),
+    queue: choice.kind === 'sqlite' ? choice : files.queue && { ...choice, target: files.queue },
     cipher: toCipher(config, files.encryptionKeys, report),
     proxy: toProxy(config, files.proxyPassword, ca, report),
     ca,
@@ -58,12 +57,6 @@ export async function readProviderSettings(config: ProviderConfig) {
     outbox: files.outbox,
     problems,
   };
-}
-
-function toPlace({ queue }: ProviderConfig, target: PostgresTarget | undefined): QueuePlace | undefined {
-  const choice = chooseQueue(queue);
-  if (choice.kind === 'sqlite') return choice;
-  return target && { ...choice, target };
 }
 
 function toDefaults({ timeout, concurrency, schedule }: ProviderConfig): EndpointDefaults {
