@@ -65,8 +65,8 @@ export interface Sql {
 export interface Database extends Sql {
   /** Commits when `work` resolves; otherwise nothing has changed. `isHurried`: others wait, so it does not wait long for locks. */
   transaction<Result>(work: (sql: Sql) => Promise<Result>, isHurried?: boolean): Promise<Result>;
-  /** For reads of many rows. */
-  scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result>;
+  /** For reads of many rows, if they need other settings. */
+  scan?<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result>;
   /**
    * Describes a failed statement. `isOfStore`: the disk or the server failed, so that the other operations of the transaction would fail as
    * well. `isOfLock`: it waited too long for another transaction.

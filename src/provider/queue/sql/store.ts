@@ -143,7 +143,8 @@ export class Store {
     const before = bodies.length;
     try {
       const run = (sql: Sql): Promise<Results[OperationKind] | SidegateError> => this.#handle(sql, operation, bodies);
-      return toReply(await (SCANS.has(operation.kind) ? this.#database.scan(run) : run(this.#database)));
+      const scanned = SCANS.has(operation.kind) ? this.#database.scan?.(run) : undefined;
+      return toReply(await (scanned ?? run(this.#database)));
     } catch (thrown) {
       bodies.length = before;
       return toFailed(this.#database.explain(thrown).error);

@@ -142,10 +142,6 @@ export class SqliteDatabase implements Database {
     for (const { event, metadata, body } of payloads) insert.run(event, metadata, body);
   }
 
-  scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result> {
-    return read(this);
-  }
-
   async transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
     this.#db.exec('BEGIN IMMEDIATE');
     try {
