@@ -5,7 +5,7 @@ import { type Clock, type Milliseconds, pause } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { offEvent, onEvent } from '../../../core/safe-events.ts';
 import { type PostgresTarget, repeatTransaction, toClientConfig, toPostgresError } from '../../../state/postgres.ts';
-import type { Columns, ColumnType, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
+import type { Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
 
 export interface PostgresSettings {
@@ -48,8 +48,6 @@ const PAYLOADS_PER_STATEMENT = 500;
 const TABLE =
   /\b(FROM|JOIN|INTO|UPDATE|TABLE|TABLE IF NOT EXISTS|ON) (event|payload|lane|tenant|delivery|attempt|endpoint|version)\b/g;
 
-const TYPES: Readonly<Record<ColumnType, string>> = { integer: 'bigint', text: 'text' };
-
 const DIALECT: Dialect = {
   integer: 'BIGINT',
   bytes: 'BYTEA',
@@ -57,11 +55,8 @@ const DIALECT: Dialect = {
   tableOptions: '',
   keyedTableOptions: '',
   forUpdate: ' FOR UPDATE',
-  rows(columns) {
-    const types = Object.entries(columns).map(([name, type]) => `"${name}" ${TYPES[type]}`);
-    return `json_to_recordset(?::json) AS r(${types.join(', ')})`;
-  },
-  list: (type) => `(SELECT value::${TYPES[type]} FROM json_array_elements_text(?::json))`,
+  rows: (columns) => `json_to_recordset(?::json) AS r(${columns})`,
+  list: (type) => `(SELECT value::${type} FROM json_array_elements_text(?::json))`,
 };
 
 /** Ends a transaction that only tests. */
@@ -89,7 +84,7 @@ class PostgresSql implements Sql {
     return (await this.#query(statement, parameters)).rowCount ?? 0;
   }
 
-  async each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]> {
+  async each<Row extends object>(statement: string, columns: string, rows: readonly object[]): Promise<readonly Row[]> {
     if (rows.length === 0) return [];
     // Without a limit, the server expects a hundred rows, and reads whole tables for a few of them.
     const atMost = 2 ** Math.ceil(Math.log2(rows.length));
@@ -97,17 +92,14 @@ class PostgresSql implements Sql {
     return this.all(statement.replace('rows r', table), [JSON.stringify(rows)]);
   }
 
-  async change<Row extends object>(statement: string, columns: Columns, rows: readonly Row[]): Promise<readonly Row[]> {
+  async change<Row extends object>(statement: string, columns: string, rows: readonly Row[]): Promise<readonly Row[]> {
     const numbered = rows.map((row, index) => ({ ...row, index }));
-    const changed = await this.each<{ index: number }>(
-      `${statement} RETURNING r.index`,
-      { ...columns, index: 'integer' },
-      numbered,
-    );
+    const returning = `${statement} RETURNING r.index`;
+    const changed = await this.each<{ index: number }>(returning, `${columns}, index bigint`, numbered);
     return changed.map(({ index }) => rows[index] as Row);
   }
 
-  async number(statement: string, columns: Columns, rows: readonly { readonly id: string }[]) {
+  async number(statement: string, columns: string, rows: readonly { readonly id: string }[]) {
     const inserted = await this.each<{ id: string; seq: number }>(`${statement} RETURNING id, seq`, columns, rows);
     const seqs = new Map(inserted.map(({ id, seq }) => [id, seq]));
     return rows.map(({ id }) => seqs.get(id));

@@ -5,8 +5,7 @@ import type { SidegateError } from '../../../core/errors.ts';
 import type { Target } from '../../endpoints/endpoint.ts';
 import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
 import type { EventMessage } from '../messages.ts';
-import type { LaneRow } from './database.ts';
-import { type Payload, type Sql, toColumns } from './database.ts';
+import type { LaneRow, Payload, Sql } from './database.ts';
 import { FigureChanges, lockLanes, parseState } from './lanes.ts';
 import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 import { Usage, type WaitingEvent } from './usage.ts';
@@ -18,8 +17,9 @@ const DELIVERY_BYTES = 192;
 const ROWS_PER_STATEMENT = 2_000;
 const NO_BODY = new Uint8Array(0);
 /** Of the rows of `toEventRow` and `toRow`. */
-const EVENT_COLUMNS = toColumns(['created', 'bytes', 'targets', 'waiting', 'failed'], ['id', 'type', 'tenant', 'digest']);
-const DELIVERY_COLUMNS = toColumns(['event', 'lane', 'rank', 'state', 'due', 'settled'], ['key']);
+const EVENT_COLUMNS =
+  'created bigint, bytes bigint, targets bigint, waiting bigint, failed bigint, id text, type text, tenant text, digest text';
+const DELIVERY_COLUMNS = 'event bigint, lane bigint, rank bigint, state bigint, due bigint, settled bigint, key text';
 
 /** An event of an operation, with its body. */
 interface Candidate extends EventMessage, WaitingEvent {
@@ -119,7 +119,7 @@ export function toDigest(type: string, tenant: string | undefined, content: Uint
 async function readDigests(sql: Sql, events: readonly Candidate[]): Promise<Map<string, string>> {
   const rows = await sql.each<{ id: string; digest: string }>(
     'SELECT e.id, e.digest FROM event e, rows r WHERE e.id = r.id',
-    { id: 'text' },
+    'id text',
     events.map(({ id }) => ({ id })),
   );
   return new Map(rows.map(({ id, digest }) => [id, digest]));

@@ -7,8 +7,6 @@ const MAX_LANES = 10_000;
 
 export type Parameter = string | number | null;
 
-export type ColumnType = 'integer' | 'text';
-
 /** Where the two databases write the same thing differently. */
 export interface Dialect {
   /** 64 bits. */
@@ -22,17 +20,10 @@ export interface Dialect {
   readonly keyedTableOptions: string;
   /** At the end of a SELECT: no other transaction changes these rows before the end of this one. */
   readonly forUpdate: string;
-  /** The parameter `?`, JSON of a list of objects, as the table `r` with these columns. */
-  rows(columns: Columns): string;
+  /** The parameter `?`, JSON of a list of objects, as the table `r` with these columns, such as `seq bigint, id text`. */
+  rows(columns: string): string;
   /** The parameter `?`, JSON of a list of values, as a subquery for IN. */
-  list(type: ColumnType): string;
-}
-
-export type Columns = Readonly<Record<string, ColumnType>>;
-
-export function toColumns(integers: readonly string[], texts: readonly string[] = []): Columns {
-  const columns = [...integers.map((name) => [name, 'integer'] as const), ...texts.map((name) => [name, 'text'] as const)];
-  return Object.fromEntries(columns);
+  list(type: 'bigint' | 'text'): string;
 }
 
 /** An event's bytes, which never change. */
@@ -54,11 +45,11 @@ export interface Sql {
    * Runs a statement with one parameter: these rows, as the table `rows r`. They have all the columns. SQLite runs it for each row by itself, so
    * it must not compare rows with each other, and only names `r` in `FROM rows r` or `, rows r` and in `r.column`. Returns its rows.
    */
-  each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]>;
+  each<Row extends object>(statement: string, columns: string, rows: readonly object[]): Promise<readonly Row[]>;
   /** The same for an UPDATE; returns those of the rows for which it changed something. */
-  change<Row extends object>(statement: string, columns: Columns, rows: readonly Row[]): Promise<readonly Row[]>;
+  change<Row extends object>(statement: string, columns: string, rows: readonly Row[]): Promise<readonly Row[]>;
   /** The same for an INSERT of events, each with another `id`. Returns the number of each in the order of the rows; undefined: an event with the ID is stored. */
-  number(statement: string, columns: Columns, rows: readonly { readonly id: string }[]): Promise<readonly (number | undefined)[]>;
+  number(statement: string, columns: string, rows: readonly { readonly id: string }[]): Promise<readonly (number | undefined)[]>;
   insertPayloads(payloads: readonly Payload[]): Promise<void>;
 }
 

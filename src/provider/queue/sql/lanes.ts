@@ -45,7 +45,7 @@ export class FigureChanges {
     await sql.each(
       `UPDATE lane SET waiting = lane.waiting + r.waiting, bytes = lane.bytes + r.bytes, dead = lane.dead + r.dead,
          skipped = lane.skipped + r.skipped FROM rows r WHERE lane.num = r.num`,
-      { num: 'integer', waiting: 'integer', bytes: 'integer', dead: 'integer', skipped: 'integer' },
+      'num bigint, waiting bigint, bytes bigint, dead bigint, skipped bigint',
       [...this.#lanes.values()],
     );
     for (const change of this.#lanes.values()) sql.memory?.changeLane(change);
@@ -54,7 +54,7 @@ export class FigureChanges {
       `INSERT INTO tenant SELECT r.name, r.events, r.bytes, r.stored_events, r.stored_bytes FROM rows r
        WHERE true ON CONFLICT (name) DO UPDATE SET events = tenant.events + excluded.events, bytes = tenant.bytes + excluded.bytes,
          stored_events = tenant.stored_events + excluded.stored_events, stored_bytes = tenant.stored_bytes + excluded.stored_bytes`,
-      { name: 'text', events: 'integer', bytes: 'integer', stored_events: 'integer', stored_bytes: 'integer' },
+      'name text, events bigint, bytes bigint, stored_events bigint, stored_bytes bigint',
       tenants,
     );
     for (const change of tenants) sql.memory?.changeTenant(change);
@@ -68,7 +68,7 @@ export async function lockLanes(sql: Sql, names: ReadonlySet<string>): Promise<M
   const missing = [...names].filter((name) => !found.has(name));
   await sql.run(
     `INSERT INTO lane (name, waiting, bytes, dead, skipped, lease)
-     SELECT r.name, 0, 0, 0, 0, 0 FROM ${sql.dialect.rows({ name: 'text' })} WHERE true ORDER BY r.name ON CONFLICT (name) DO NOTHING`,
+     SELECT r.name, 0, 0, 0, 0, 0 FROM ${sql.dialect.rows('name text')} WHERE true ORDER BY r.name ON CONFLICT (name) DO NOTHING`,
     [JSON.stringify(missing.map((name) => ({ name })))],
   );
   return readLanes(sql, names, sql.dialect.forUpdate);
@@ -85,7 +85,7 @@ export async function readLanes(sql: Sql, names: Iterable<string>, lock = ''): P
   if (unknown.size === 0) return lanes;
   const rows = await sql.each<LaneRow>(
     `SELECT l.num, l.name, l.state, l.waiting, l.bytes, l.owner FROM lane l, rows r WHERE l.name = r.name ORDER BY l.num${lock}`,
-    { name: 'text' },
+    'name text',
     [...unknown].map((name) => ({ name })),
   );
   for (const row of rows) {
@@ -105,7 +105,7 @@ export async function removeEmptyTenants(sql: Sql, names: readonly string[]): Pr
 /** Removes those of these lanes that have no delivery any more, unless a replica holds them: the endpoint may not exist any more. One that does starts as a new one. */
 export async function removeEmptyLanes(sql: Sql, nums: readonly number[]): Promise<void> {
   await sql.run(
-    `DELETE FROM lane WHERE waiting = 0 AND dead = 0 AND skipped = 0 AND owner IS NULL AND num IN ${sql.dialect.list('integer')}
+    `DELETE FROM lane WHERE waiting = 0 AND dead = 0 AND skipped = 0 AND owner IS NULL AND num IN ${sql.dialect.list('bigint')}
        AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.lane = lane.num)`,
     [JSON.stringify(nums)],
   );

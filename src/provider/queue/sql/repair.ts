@@ -157,7 +157,7 @@ async function block(sql: Sql, rows: readonly FoundRow[]): Promise<void> {
   await sql.run(
     `UPDATE delivery AS d SET state = ${BLOCKED} FROM (SELECT r.lane, (SELECT d.event FROM delivery d
          WHERE d.lane = r.lane AND d.order_key = r.key AND d.state < 2 AND d.state + 0 = ${DUE} ORDER BY d.event LIMIT 1) AS event
-       FROM (SELECT DISTINCT r.lane, r.key FROM ${sql.dialect.rows({ lane: 'integer', key: 'text' })}) r) h
+       FROM (SELECT DISTINCT r.lane, r.key FROM ${sql.dialect.rows('lane bigint, key text')}) r) h
      WHERE d.event = h.event AND d.lane = h.lane`,
     [JSON.stringify(keys)],
   );
@@ -263,11 +263,11 @@ export async function eraseStep(sql: Sql, { event, tenant, now, after, most }: E
   const locked = await lockErased(sql, seqs);
   const waiting = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM delivery d JOIN event e ON e.seq = d.event
-     WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
+     WHERE d.state < 2 AND d.event IN ${sql.dialect.list('bigint')}`,
     [seqs],
   );
   if (waiting.length > 0) await cancel(sql, waiting, now);
-  const isErased = `event IN ${sql.dialect.list('integer')}`;
+  const isErased = `event IN ${sql.dialect.list('bigint')}`;
   await sql.run(`UPDATE delivery SET order_key = NULL WHERE order_key IS NOT NULL AND ${isErased}`, [seqs]);
   await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE ${isErased}`, [seqs]);
   return { erased: stored.length, endpoints: toNames(waiting, locked), next };
@@ -275,7 +275,7 @@ export async function eraseStep(sql: Sql, { event, tenant, now, after, most }: E
 
 /** Nothing else makes a delivery of these events wait before the end of the transaction. `seqs`: JSON of their numbers. Returns their lanes. */
 async function lockErased(sql: Sql, seqs: string): Promise<ReadonlyMap<string, LaneRow>> {
-  const list = sql.dialect.list('integer');
+  const list = sql.dialect.list('bigint');
   const deliveries = `(SELECT lane FROM delivery WHERE event IN ${list}) d`;
   // Those in which deliveries are retried. In none of the others can one be created once the events are locked.
   await lockLanesOf(sql, deliveries, [seqs]);
@@ -330,7 +330,7 @@ export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }:
   );
   const changed = await sql.run(
     `UPDATE delivery AS d SET delay = r.delay, due = CASE WHEN d.due - d.delay + r.delay > ? THEN d.due - d.delay + r.delay ELSE ? END
-     FROM ${sql.dialect.rows({ tries: 'integer', delay: 'integer' })}
+     FROM ${sql.dialect.rows('tries bigint, delay bigint')}
      WHERE d.lane = ? AND d.event > ? AND d.event <= ? AND d.state < 2 AND d.delay > 0 AND d.tries = r.tries
        AND (5 * d.delay < 4 * r.delay OR 5 * d.delay > 6 * r.delay)`,
     [
@@ -421,7 +421,7 @@ function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRo
 /** Returns how many were removed: one that is due again meanwhile stays. */
 async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   if (events.length === 0) return 0;
-  const list = sql.dialect.list('integer');
+  const list = sql.dialect.list('bigint');
   const removed = await sql.all<Pick<EventRow, 'seq' | 'bytes' | 'tenant'>>(
     `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, bytes, tenant`,
     [JSON.stringify(events.map(({ seq }) => seq))],

@@ -92,7 +92,7 @@ export async function select(sql: Sql, filter: DeliveryFilter, allowed?: readonl
     const { ofAll = [], ofOne = [] } = Object.groupBy(filter.receivers, ({ allTenants }) => (allTenants ? 'ofAll' : 'ofOne'));
     conditions.push([
       `(d.lane IN (SELECT num FROM lane WHERE name IN ${sql.dialect.list('text')})
-        OR (d.lane, e.tenant) IN (SELECT l.num, r.tenant FROM ${sql.dialect.rows({ name: 'text', tenant: 'text' })} JOIN lane l ON l.name = r.name))`,
+        OR (d.lane, e.tenant) IN (SELECT l.num, r.tenant FROM ${sql.dialect.rows('name text, tenant text')} JOIN lane l ON l.name = r.name))`,
       JSON.stringify(ofAll.map(({ endpoint }) => endpoint)),
       JSON.stringify(ofOne.map(({ endpoint, tenant: one = NO_TENANT }) => ({ name: endpoint, tenant: one }))),
     ]);

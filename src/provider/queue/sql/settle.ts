@@ -1,7 +1,7 @@
 /** Records what attempts led to. */
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { Position, SettleMessage } from '../messages.ts';
-import { type LaneRow, type Parameter, type Sql, toColumns } from './database.ts';
+import type { LaneRow, Parameter, Sql } from './database.ts';
 import { FigureChanges, lockLanes, parseState } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
@@ -43,7 +43,7 @@ export interface FoundRow {
   readonly waiting: number;
 }
 
-export const PLACE = { event: 'integer', lane: 'integer' } as const;
+export const PLACE = 'event bigint, lane bigint';
 
 /** The parameter for deliveries as a table. */
 export function toPlaces(rows: readonly Position[]): string {
@@ -107,7 +107,8 @@ function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
   nexts.set(lane, Math.min(nexts.get(lane) ?? due, due));
 }
 
-const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', 'next', 'pause', 'made', 'at'], ['id', 'record']);
+const SETTLED_COLUMNS = `event bigint, lane bigint, fence bigint, taken bigint, state bigint, next bigint, pause bigint, made bigint, at bigint,
+  id text, record text`;
 
 /** Its newest attempt is still the one that `r` settles. */
 const IS_TAKEN = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence';
@@ -209,7 +210,7 @@ export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]
   const changed = await sql.each<{ seq: number; waiting: number; bytes: number; tenant: string }>(
     `UPDATE event AS e SET waiting = e.waiting + r.begun, failed = e.failed - r.failed
      FROM rows r WHERE e.seq = r.event RETURNING seq, waiting, bytes, tenant`,
-    { event: 'integer', begun: 'integer', failed: 'integer' },
+    'event bigint, begun bigint, failed bigint',
     [...events.values()],
   );
   const figures = new FigureChanges();
@@ -251,7 +252,7 @@ interface EndedEvent extends Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'wait
 async function countEnded(sql: Sql, events: ReadonlyMap<number, EndedEvent>): Promise<readonly EndedEvent[]> {
   const statement =
     'UPDATE event AS e SET waiting = e.waiting - r.ended, failed = e.failed + r.failed FROM rows r WHERE e.seq = r.event';
-  const columns = { event: 'integer', ended: 'integer', failed: 'integer' } as const;
+  const columns = 'event bigint, ended bigint, failed bigint';
   const others = new Map(events);
   // Most events have one target. They need no RETURNING.
   const last: EndedEvent[] = [];
@@ -275,7 +276,7 @@ export async function unblock(
   if (keys.size === 0) return [];
   const parameters = [JSON.stringify([...keys.values()])];
   const heads = `SELECT r.lane, (SELECT min(d.event) FROM delivery d WHERE d.lane = r.lane AND d.order_key = r.key AND d.state < 2) AS event
-    FROM ${sql.dialect.rows({ lane: 'integer', key: 'text' })}`;
+    FROM ${sql.dialect.rows('lane bigint, key text')}`;
   await sql.run(
     `UPDATE delivery AS d SET state = ${DUE} FROM (${heads}) h WHERE d.event = h.event AND d.lane = h.lane AND d.state = ${BLOCKED}`,
     parameters,
@@ -289,7 +290,7 @@ async function saveStates(sql: Sql, settlements: readonly Settle[], lanes: Reado
   if (states.size === 0) return;
   await sql.each(
     'UPDATE lane SET state = r.state FROM rows r WHERE lane.num = r.num',
-    { num: 'integer', state: 'text' },
+    'num bigint, state text',
     [...states].map(([num, state]) => ({ num, state })),
   );
   for (const [num, state] of states) sql.memory?.changeState(num, state);
@@ -349,7 +350,7 @@ export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): P
   if (events.size === 0) return;
   await figures.write(sql);
   await sql.run(
-    `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows({ event: 'integer', failed: 'integer' })} WHERE e.seq = r.event`,
+    `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows('event bigint, failed bigint')} WHERE e.seq = r.event`,
     [JSON.stringify([...events.values()])],
   );
 }

@@ -148,7 +148,7 @@ async function readPicked(sql: Sql, picked: readonly DueRow[], keys: TakenByRun[
   for (const { event, lane } of picked) seqs.push({ seq: event, lane });
   const bySeq = new Map<number, TakenRow>();
   // Without a body: it was erased.
-  for (const row of await sql.each<TakenRow | { readonly body: null }>(READ, { seq: 'integer', lane: 'integer' }, seqs))
+  for (const row of await sql.each<TakenRow | { readonly body: null }>(READ, 'seq bigint, lane bigint', seqs))
     if (row.body !== null) bySeq.set(row.seq, row);
   const rows: TakenRow[] = [];
   for (const { event, version } of picked) {

@@ -84,7 +84,7 @@ async function readTenants(sql: Sql, tenants: Iterable<string | undefined>): Pro
   if (names.size === 0) return new Map();
   const rows = await sql.each<{ name: string } & Figures>(
     'SELECT t.name, t.events AS waiting, t.bytes FROM tenant t, rows r WHERE t.name = r.name',
-    { name: 'text' },
+    'name text',
     [...names].map((name) => ({ name })),
   );
   return new Map(rows.map((row) => [row.name, row]));
