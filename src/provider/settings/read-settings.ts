@@ -10,7 +10,7 @@ import { createEgressProxy, findProxyProblem } from '../../http/client/proxy-tun
 import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
-import type { ClientCertificate, SigningKey } from '../endpoints/endpoint.ts';
+import type { SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
@@ -39,7 +39,8 @@ export async function readProviderSettings(config: ProviderConfig) {
   });
   const choice = chooseQueue(config.queue);
   checkHosts(config, report);
-  const ca = checkCa(files.ca, report);
+  const caFault = { problem: 'the file has no certificate', hint: 'write the CAs in PEM' };
+  const ca = checkPem(files.ca, createEndpointContext, () => report(['egress', 'caFile'], caFault));
   if (files.token !== undefined) report(['token', 'secret'], findTokenProblem(files.token));
   return {
     config,
@@ -73,13 +74,6 @@ function checkHosts({ egress }: ProviderConfig, report: Report): void {
         problem: `${JSON.stringify(host)} is not a host`,
         hint: 'write a host name, or *.example.com for all subdomains, without a port',
       });
-}
-
-/** Returns the CAs in PEM; undefined if there are none, or if they are not valid. */
-function checkCa(ca: string | undefined, report: Report): string | undefined {
-  if (ca === undefined || isUsable(() => createEndpointContext(ca))) return ca;
-  report(['egress', 'caFile'], { problem: 'the file has no certificate', hint: 'write the CAs in PEM' });
-  return undefined;
 }
 
 function toCipher({ encryption }: ProviderConfig, texts: readonly (Secret | undefined)[], report: Report): EndpointCipher {
@@ -117,7 +111,11 @@ function toConfigEndpoint(
   report(['headers'], findHeaderProblem(Object.entries(endpoint.headers)));
   const current = toKey(secrets.secret, ['secret'], report);
   const previous = toKey(secrets.previousSecret, ['previousSecret'], report);
-  const clientCertificate = toCertificate(secrets.clientCertificate, ['clientCertificate', 'certFile'], report);
+  const clientCertificate = checkPem(
+    secrets.clientCertificate,
+    (certificate) => createEndpointContext(undefined, certificate),
+    () => report(['clientCertificate', 'certFile'], CERTIFICATE_FAULT),
+  );
   if (current === undefined) return undefined;
   const keys = previous === undefined ? [current] : [current, previous];
   const { name: id, secret: _, previousSecret: __, ...settings } = endpoint;
@@ -133,21 +131,18 @@ function toKey(secret: Secret | undefined, path: Path, report: Report): SigningK
   return undefined;
 }
 
-function toCertificate(certificate: ClientCertificate | undefined, path: Path, report: Report) {
-  if (certificate === undefined || isUsable(() => createEndpointContext(undefined, certificate))) return certificate;
-  report(path, {
-    problem: 'the certificate and its private key do not match',
-    hint: 'write both in PEM, the key without a passphrase',
-  });
-  return undefined;
-}
+const CERTIFICATE_FAULT = {
+  problem: 'the certificate and its private key do not match',
+  hint: 'write both in PEM, the key without a passphrase',
+};
 
-/** OpenSSL throws for PEM that it cannot use. */
-function isUsable(use: () => unknown): boolean {
+/** Returns undefined if there is no value, or if OpenSSL throws for its PEM. */
+function checkPem<Value>(value: Value | undefined, use: (value: Value) => unknown, onFault: () => void): Value | undefined {
   try {
-    use();
-    return true;
+    if (value !== undefined) use(value);
+    return value;
   } catch {
-    return false;
+    onFault();
+    return undefined;
   }
 }
