@@ -11,8 +11,6 @@ interface Entry {
   readonly target: Target;
 }
 
-/** Types and their endpoints that are remembered, for each endpoint with a wildcard: memory is bounded by the number of endpoints. */
-const CACHED_PER_WILDCARD = 2;
 const NONE: ReadonlySet<Entry> = new Set();
 
 export class EndpointIndex {
@@ -62,12 +60,8 @@ class TypeIndex {
   readonly #all = new Set<Entry>();
   readonly #byType = new Map<string, Set<Entry>>();
   readonly #wildcards = new Set<Entry>();
-  readonly #cache = new Map<string, ReadonlySet<Entry>>();
-  /** Types and endpoints in it. */
-  #cached = 0;
 
   add(entry: Entry): void {
-    this.#forget();
     if (entry.patterns.length === 0) this.#all.add(entry);
     for (const pattern of entry.patterns)
       if (pattern.isWildcard) this.#wildcards.add(entry);
@@ -79,7 +73,6 @@ class TypeIndex {
 
   /** Returns how many remain. */
   remove(entry: Entry): number {
-    this.#forget();
     this.#all.delete(entry);
     this.#wildcards.delete(entry);
     for (const { segments } of entry.patterns) {
@@ -100,23 +93,11 @@ class TypeIndex {
   #find(type: string): ReadonlySet<Entry> {
     const named = this.#byType.get(type) ?? NONE;
     if (this.#wildcards.size === 0) return named;
-    const known = this.#cache.get(type);
-    if (known !== undefined) return known;
     const found = new Set(named);
     const segments = type.split('.');
     for (const entry of this.#wildcards)
       if (entry.patterns.some((pattern) => pattern.isWildcard && matchesPattern(pattern, segments))) found.add(entry);
-    const most = CACHED_PER_WILDCARD * this.#wildcards.size;
-    if (this.#cached + found.size >= most) this.#forget();
-    if (found.size >= most) return found;
-    this.#cache.set(type, found);
-    this.#cached += 1 + found.size;
     return found;
-  }
-
-  #forget(): void {
-    this.#cache.clear();
-    this.#cached = 0;
   }
 }
 
