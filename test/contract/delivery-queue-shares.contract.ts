@@ -5,7 +5,7 @@ import { drain } from '../support/queue/lanes.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 
 /** The limits of what may wait. */
-export function describeShares({ open, close, store }: QueueFixture): void {
+export function describeShares({ open, store }: QueueFixture): void {
   const now = (): number => store().clock.now();
   const full = (...texts: readonly string[]) => ({
     code: 'queue_full',
@@ -125,18 +125,6 @@ export function describeShares({ open, close, store }: QueueFixture): void {
       expect(await count(one)).toEqual([1_000, 1_000, 1_000]);
       await finish(one.repair('purge', {}, now()));
       expect(await count(one)).toEqual([0, 1_000, 0]);
-    });
-
-    test('are right again once the store was opened, although an earlier version counted it wrong', async () => {
-      const queue = await open();
-      for (const tenant of ['t', 'u', undefined]) await queue.append([newEvent(['a'], { tenant })]);
-      await drain(queue, now);
-      await queue.append([newEvent(['a', 'b'], { tenant: 't' }), newEvent(['a'])]);
-      const before = await queue.stats(now());
-      await close(queue);
-      store().damage(`UPDATE tenant SET events = events + 7 + length(name), bytes = bytes - 900`);
-      const opened = store().isShared ? await Promise.all([open(), open()]) : [await open()];
-      for (const each of opened) expect(await each.stats(now())).toEqual(before);
     });
 
     test('do not count delivered events: any number is accepted, and the oldest leave when the store is too large', async () => {

@@ -148,7 +148,6 @@ class SqlQueue implements DeliveryQueue {
     this.#client = client;
     for (const { endpoint, next } of await client.call('dueLanes', { owner: '', now: this.clock.now() }))
       this.#scheduler.addDue(endpoint, next);
-    await client.call('recount', {}).catch((error) => this.#hooks.onRunError('', error));
     await this.#hasten();
     return warnings;
   }

@@ -24,18 +24,18 @@ export class FigureChanges {
 
   /** An event of which a delivery waits now, or no longer. */
   countWaiting(tenant: string, bytes: number, by: 1 | -1): void {
-    const change = this.ofTenant(tenant);
+    const change = this.#ofTenant(tenant);
     change.events += by;
     change.bytes += by * bytes;
   }
 
   countStored(tenant: string, bytes: number, by: 1 | -1): void {
-    const change = this.ofTenant(tenant);
+    const change = this.#ofTenant(tenant);
     change.stored_events += by;
     change.stored_bytes += by * bytes;
   }
 
-  ofTenant(name: string): TenantChange {
+  #ofTenant(name: string): TenantChange {
     const change = this.#tenants.get(name) ?? { name, events: 0, bytes: 0, stored_events: 0, stored_bytes: 0 };
     this.#tenants.set(name, change);
     return change;
@@ -157,23 +157,6 @@ export async function readStored(sql: Sql): Promise<Stored> {
   )) as [Stored];
   if (memory !== undefined) memory.stored = stored;
   return stored;
-}
-
-/**
- * Corrects what tenants have waiting, for stores of versions that counted it wrong. A transaction changes events and figures together, so one
- * statement sees the exact difference, which others do not change. One replica at a time, or two would correct it twice.
- */
-export async function recount(sql: Sql): Promise<number> {
-  await sql.all(`SELECT number FROM version${sql.dialect.forUpdate}`);
-  const wrong = await sql.all<Pick<TenantChange, 'name' | 'events' | 'bytes'>>(
-    `SELECT * FROM (SELECT t.name, coalesce(e.events, 0) - t.events AS events, coalesce(e.bytes, 0) - t.bytes AS bytes
-       FROM tenant t LEFT JOIN (SELECT tenant, count(*) AS events, sum(bytes) AS bytes FROM event WHERE waiting > 0 GROUP BY tenant) e
-         ON e.tenant = t.name) wrong WHERE events <> 0 OR bytes <> 0`,
-  );
-  const figures = new FigureChanges();
-  for (const { name, events, bytes } of wrong) Object.assign(figures.ofTenant(name), { events, bytes });
-  await figures.write(sql);
-  return wrong.length;
 }
 
 export async function readBacklogs(

@@ -5,7 +5,7 @@ import { type AppendResult, type QueueBounds, QueueFullError } from '../delivery
 import type { Failure } from '../messages.ts';
 import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
-import { readBacklogs, readDueLanes, readInboxes, readStates, readStats, recount } from './lanes.ts';
+import { readBacklogs, readDueLanes, readInboxes, readStates, readStats } from './lanes.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, pruneStep, repairStep, rescheduleStep } from './repair.ts';
 import { ENDPOINT_VERSION } from './schema.ts';
 import { findAttempts, findDeliveries, findEvent, findEvents, readPayload } from './select.ts';
@@ -30,7 +30,6 @@ const WRITERS = {
   addDelivery,
   eraseStep,
   pruneStep,
-  recount,
   hastenStep,
   rescheduleStep,
   putEndpoint,
