@@ -1,6 +1,5 @@
 /** The registry of endpoints: those of the config and those of the store, indexed in memory, with changes written through to the store. */
 import { randomInt } from 'node:crypto';
-import { getHeapStatistics } from 'node:v8';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
@@ -18,6 +17,7 @@ import {
 } from './endpoint.ts';
 import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
+import { EndpointMemory } from './endpoint-memory.ts';
 import {
   type ConfigState,
   decodeRecord,
@@ -63,22 +63,10 @@ const REENCRYPT_INTERVAL_MS: Milliseconds = 600_000;
 const MISSING_HINT = 'add the key to provider.encryption.keys: deliveries to these endpoints wait, and the next start fails';
 const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or delete the endpoint and create it again';
 const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
-/** The part of the heap that stored endpoints may use, and what each uses: 2.7 KB were measured, and 2 bytes per character, and 480 per pattern. */
-export const ENDPOINTS_HEAP_SHARE = 0.4;
-/** Of that, for the endpoints of one tenant. */
-const TENANT_SHARE = 0.5;
-const [ENDPOINT_BYTES, BYTES_PER_CHARACTER, PATTERN_BYTES] = [2_048, 3, 512];
-/** More is not read, unless a large heap has more room: what was accepted, also if it was encrypted since. A replica with more memory may have stored more. */
-const [READ_HEAP_SHARE, LARGE_HEAP_SHARE, USED_BYTES] = [0.45, 0.85, 24 * 2 ** 20];
-
 export class StoredRegistry implements EndpointRegistry {
   readonly #parts;
-  readonly #heapBytes: number;
+  readonly #memory: EndpointMemory;
   readonly #stored = new Map<string, Stored>();
-  /** Of the heap, by what is stored. */
-  #storedBytes = 0;
-  /** The same by tenant. */
-  readonly #tenantBytes = new Map<string, number>();
   readonly #endpoints = new Map<string, Endpoint>();
   readonly #index = new EndpointIndex();
   readonly #operational = new EndpointIndex();
@@ -113,7 +101,7 @@ export class StoredRegistry implements EndpointRegistry {
     this.#parts = parts;
     this.#defaults = parts.defaults;
     this.#cipher = parts.cipher;
-    this.#heapBytes = parts.heapBytes ?? getHeapStatistics().heap_size_limit;
+    this.#memory = new EndpointMemory(parts.heapBytes);
   }
 
   /**
@@ -248,13 +236,7 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** What a new or changed endpoint has no room in: what is accepted has to fit into the heap at the next start, beside that of other tenants. */
   findFull(id: string, record: EndpointRecord): 'heap' | 'tenant' | undefined {
-    const growth = toBytes(this.#encode(id, record)) - toBytes(this.#stored.get(id));
-    const most = ENDPOINTS_HEAP_SHARE * this.#heapBytes;
-    if (growth <= 0) return undefined;
-    if (this.#storedBytes + growth > most) return 'heap';
-    const { tenant } = record.settings;
-    const isShared = tenant !== undefined && (this.#tenantBytes.get(tenant) ?? 0) + growth > TENANT_SHARE * most;
-    return isShared ? 'tenant' : undefined;
+    return this.#memory.findFull(this.#stored.get(id), this.#encode(id, record));
   }
 
   /** Removes an endpoint that was created with the API. */
@@ -430,13 +412,12 @@ export class StoredRegistry implements EndpointRegistry {
         const known = this.#stored.get(id);
         if (this.#written.has(id) || (known?.version === version && known.json === json)) continue;
         const stored = this.#decode(id, version, json);
-        const bytes = this.#storedBytes + toBytes(stored) - toBytes(known);
         // A running process has to know all: events that it accepts would miss their endpoints.
-        if (!isOpen && bytes > Math.max(READ_HEAP_SHARE * this.#heapBytes, LARGE_HEAP_SHARE * this.#heapBytes - USED_BYTES))
+        if (!isOpen && !this.#memory.canRead(known, stored))
           throw new SidegateError(
             'user',
             'endpoints_too_large',
-            `the queue stores more endpoints of the API than the heap of ${Math.round(this.#heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
+            `the queue stores more endpoints of the API than the heap of ${Math.round(this.#memory.heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
           );
         this.#keep(id, stored);
         changed.push(toEndpointId(id));
@@ -449,10 +430,7 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   #keep(id: string, stored: Stored | undefined): void {
-    const before = this.#stored.get(id);
-    this.#storedBytes += toBytes(stored) - toBytes(before);
-    addBytes(this.#tenantBytes, before, -1);
-    addBytes(this.#tenantBytes, stored, 1);
+    this.#memory.replace(this.#stored.get(id), stored);
     if (stored === undefined) this.#stored.delete(id);
     else this.#stored.set(id, stored);
   }
@@ -496,23 +474,6 @@ export class StoredRegistry implements EndpointRegistry {
     const { settings, keys, disabled, enabledAt } = record;
     return toEndpoint(settings, { id, source: 'api', keys, disabled, enabledAt }, this.#defaults);
   }
-}
-
-/** `characters`: of its JSON. */
-export function toHeapBytes(characters: number, patterns: number): number {
-  return ENDPOINT_BYTES + BYTES_PER_CHARACTER * characters + PATTERN_BYTES * patterns;
-}
-
-function toBytes(stored: Change | undefined): number {
-  return stored === undefined ? 0 : toHeapBytes(stored.json.length, stored.record?.settings.events.length ?? 0);
-}
-
-function addBytes(sums: Map<string, number>, stored: Stored | undefined, sign: 1 | -1): void {
-  const tenant = stored?.record?.settings.tenant;
-  if (tenant === undefined) return;
-  const sum = (sums.get(tenant) ?? 0) + sign * toBytes(stored);
-  if (sum === 0) sums.delete(tenant);
-  else sums.set(tenant, sum);
 }
 
 function toEndpointId(storeId: string): string {
