@@ -60,7 +60,6 @@ export function createOpenapiOperation(
     id: 'getOpenapi',
     method: 'GET',
     path,
-    tag: 'Description',
     summary: 'This document',
     isPublic: true,
     responses: { 200: { description: 'OpenAPI 3.1.', schema: z.record(z.string(), z.unknown()) } },
@@ -90,7 +89,7 @@ function toOpenapi(operations: readonly Operation[], options: OpenapiOptions): J
     servers,
     // The last stands for none.
     security: [...Object.keys(securitySchemes).map((name) => ({ [name]: [] })), {}],
-    tags: [...new Set(operations.map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: [...new Set(operations.map(({ path }) => toTag(path)))].map((name) => ({ name })),
     paths,
     components: {
       schemas: { ...toSchemas(requests, 'input'), ...toSchemas(responses, 'output') },
@@ -107,10 +106,10 @@ interface References {
 }
 
 function describe(operation: Operation, { requests, responses, parameters }: References): JsonObject {
-  const { id, tag, summary, description, body, isPublic } = operation;
+  const { id, path, summary, description, body, isPublic } = operation;
   return {
     operationId: id,
-    tags: [tag],
+    tags: [toTag(path)],
     summary,
     ...(description === undefined ? undefined : { description }),
     ...(isPublic === true ? { security: [] } : undefined),
@@ -125,6 +124,12 @@ function describe(operation: Operation, { requests, responses, parameters }: Ref
         }),
     responses: { ...toResponses(operation, responses), ...toProblems(operation) },
   };
+}
+
+/** Groups operations by the first name in their path. */
+function toTag(path: string): string {
+  const [, first = '', rest = ''] = /^(?:\/api)?(?:\/v1)?\/([a-z])([a-z]*)/.exec(path) ?? [];
+  return first.toUpperCase() + rest;
 }
 
 function toParameters({ path, query, acceptsIfMatch }: Operation, parameters: PathParameters): JsonObject[] {

@@ -60,8 +60,6 @@ export interface Operation<Query = unknown, Body = unknown> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Such as `/v1/events/{id}`; a parameter ends at the next `/`, or at the literal text that follows it. */
   readonly path: string;
-  /** Groups operations in the OpenAPI document. */
-  readonly tag: string;
   readonly summary: string;
   readonly description?: string;
   /** Needs no token. */

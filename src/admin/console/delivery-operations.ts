@@ -35,7 +35,6 @@ export interface DeliveryParts {
   readonly stream: DeliveryStream;
 }
 
-const TAG = 'Recent deliveries';
 const PATH = '/api/v1/deliveries';
 
 /** Builds the operations. */
@@ -74,7 +73,6 @@ function createList(parts: DeliveryParts): Operation {
     id: 'listRecentDeliveries',
     method: 'GET',
     path: PATH,
-    tag: TAG,
     summary: 'List recent requests',
     description:
       'The newest first, accepted or rejected, as long as the journal keeps them. With Redis, those of other replicas follow within seconds, from the first call on.',
@@ -94,7 +92,6 @@ function createStream({ stream }: DeliveryParts): Operation {
     id: 'streamRecentDeliveries',
     method: 'GET',
     path: `${PATH}/stream`,
-    tag: TAG,
     summary: 'Stream requests as they finish',
     description:
       'Server-sent events. The data of an event without a name is a row of the list. `gap` reports how many were skipped; `reset` asks the client to load the list again. With Redis, requests of other replicas follow within seconds; `replicas` reports whether the store responds. A client that reconnects sends Last-Event-ID.',
@@ -119,7 +116,6 @@ function createGet(parts: DeliveryParts): Operation {
     id: 'getRecentDelivery',
     method: 'GET',
     path: `${PATH}/{request}`,
-    tag: TAG,
     summary: 'Show a recent request',
     responses: { 200: { description: 'The request in full.', schema: deliveryDetail } },
     problems: ['not_found'],

@@ -21,7 +21,6 @@ export interface LoginParts {
   readonly onLifted: (realm: string, of: 'client' | 'user') => void;
 }
 
-const TAG = 'Logins';
 const FAILED: ReadonlySet<Reason> = new Set(['bad_credentials', 'malformed_credentials', 'banned']);
 /** Each costs a round trip to the store. */
 const MAX_CLIENTS = 100;
@@ -37,7 +36,6 @@ function createList(parts: LoginParts): Operation {
     id: 'listFailedLogins',
     method: 'GET',
     path: '/api/v1/logins',
-    tag: TAG,
     summary: 'List clients with recent failed logins, and their bans',
     description: `At most ${MAX_CLIENTS}, those that failed last first; from the requests of this replica that the journal still has.`,
     responses: { 200: { description: 'The clients.', schema: failedLoginList } },
@@ -55,7 +53,6 @@ function createRelease(parts: LoginParts): Operation {
     id: 'releaseLogin',
     method: 'POST',
     path: '/api/v1/logins/release',
-    tag: TAG,
     summary: 'Forget the failed logins of a client or a user, and lift the ban',
     description: 'Other replicas that share the store follow within a second.',
     body: { schema: release, maxBytes: MAX_BODY },

@@ -50,7 +50,6 @@ export function createOverviewOperation(parts: OverviewParts, figures: ReplicaFi
     id: 'getOverview',
     method: 'GET',
     path: '/api/v1/overview',
-    tag: 'Overview',
     summary: 'Show the state of each route, of the config and of the store',
     responses: { 200: { description: 'The overview.', schema: overview } },
     problems: [],

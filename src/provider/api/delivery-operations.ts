@@ -28,7 +28,6 @@ export const DELIVERY_OPERATIONS = [
     id: 'listDeliveries',
     method: 'GET',
     path: '/v1/deliveries',
-    tag: 'Deliveries',
     summary: 'List deliveries',
     query: schemas.deliveryQuery,
     responses: { 200: { description: 'A page of deliveries.', schema: schemas.deliveryPage } },
@@ -41,7 +40,6 @@ export const DELIVERY_OPERATIONS = [
     id: 'getDelivery',
     method: 'GET',
     path: DELIVERY_PATH,
-    tag: 'Deliveries',
     summary: 'Show a delivery and its attempts',
     responses: { 200: { description: 'The delivery.', schema: schemas.deliveryWithAttempts } },
     problems: ['not_found', 'queue_unavailable'],
@@ -58,7 +56,6 @@ export const DELIVERY_OPERATIONS = [
     id: 'retryDelivery',
     method: 'POST',
     path: `${DELIVERY_PATH}/retry`,
-    tag: 'Deliveries',
     summary: 'Retry a delivery now',
     description:
       'In every state, and also if the event was not for this endpoint, unless it belongs to another tenant or to the inbox of a route. A delivery that waits keeps its place in the schedule; any other starts the schedule again, and its failures do not count towards disabling the endpoint. While attempts to the endpoint are paused, it is made when the pause ends.',
@@ -85,7 +82,6 @@ export const DELIVERY_OPERATIONS = [
     id: 'repairDeliveries',
     method: 'POST',
     path: '/v1/repairs',
-    tag: 'Deliveries',
     summary: 'Retry, cancel, purge or recover many deliveries',
     description:
       'Without `endpoint`, `retry` changes only deliveries whose endpoint exists, is enabled, and may get the event. The response is a stream of JSON lines. The last one has `done: true`; if it is missing, the connection or the repair broke off. Repeating the request continues it. With `dryRun`, nothing is changed, and the last line has the number of deliveries that match.',

@@ -34,7 +34,6 @@ export const EVENT_OPERATIONS = [
     id: 'createEvent',
     method: 'POST',
     path: '/v1/events',
-    tag: 'Events',
     summary: 'Accept an event',
     description:
       'Stores the event durably, and delivers it to all endpoints that select it. A `traceparent` of the request is continued by the deliveries.',
@@ -50,7 +49,6 @@ export const EVENT_OPERATIONS = [
     id: 'createEvents',
     method: 'POST',
     path: '/v1/events:batch',
-    tag: 'Events',
     summary: 'Accept up to 100 events',
     description:
       'Stores all events durably, or none of them, except for those whose ID another event has: then the response is 409 and names them, and all others are stored.',
@@ -72,7 +70,6 @@ export const EVENT_OPERATIONS = [
     id: 'listEvents',
     method: 'GET',
     path: '/v1/events',
-    tag: 'Events',
     summary: 'List events',
     query: schemas.eventQuery,
     responses: { 200: { description: 'A page of events.', schema: schemas.eventPage } },
@@ -86,7 +83,6 @@ export const EVENT_OPERATIONS = [
     id: 'getEvent',
     method: 'GET',
     path: '/v1/events/{event}',
-    tag: 'Events',
     summary: 'Show a stored event',
     responses: { 200: { description: 'The event.', schema: schemas.storedEvent } },
     problems: ['not_found', 'queue_unavailable'],
@@ -104,7 +100,6 @@ export const EVENT_OPERATIONS = [
     id: 'erasePayload',
     method: 'DELETE',
     path: '/v1/events/{event}/payload',
-    tag: 'Events',
     summary: 'Erase the payload of an event',
     description:
       'Deliveries that wait are skipped. The ID stays stored until the retention of the event is over, so that the event is not accepted again.',
@@ -119,7 +114,6 @@ export const EVENT_OPERATIONS = [
     id: 'eraseTenantPayloads',
     method: 'DELETE',
     path: '/v1/tenants/{tenant}/payloads',
-    tag: 'Events',
     summary: 'Erase the payloads of all events of a tenant',
     description:
       'Of the events that are stored now. If the response does not arrive, the work may go on; repeating the request completes it.',
