@@ -237,14 +237,14 @@ describe('the roles of docs/outbox.md', () => {
     await query(
       'billing',
       database,
-      "INSERT INTO sidegate_outbox (id, type, tenant, created, data) VALUES (' ', '', 't', now(), '{}')",
+      "INSERT INTO sidegate_outbox (id, type, tenant, created, data) VALUES (' ', 'a.b', 't', now(), '{}')",
     );
     const { queue, log, figures, untilUp } = await startOutbox(server.url({ role: 'sidegate', database }));
     await untilUp();
     expect(figures()).toBeDefined();
     expect(queue.events.size).toBe(1);
     expect(countRows(server, database, 'sidegate_outbox_rejected')).toBe(1);
-    expect(log).toEqual(['rejected 1: id is not 1 to 128 letters, digits and _ : -', 'up']);
+    expect(log).toEqual(['rejected 1: an ID is 1 to 128 letters, digits and _ : -', 'up']);
   });
 
   test.each([

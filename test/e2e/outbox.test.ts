@@ -122,16 +122,16 @@ describe('a row that is no valid event', () => {
   test('is moved to the rejected rows with the reason, and delays no other', async () => {
     const database = createOutboxDatabase(server);
     const invalid = [
-      [`'a.b'`, `'bad id'`, `'{}'`, 'NULL', 'now()', 'id is not'],
-      [`'a.b'`, `repeat('i', 129)`, `'{}'`, 'NULL', 'now()', 'id is not'],
-      [`'a..b'`, `'t'`, `'{}'`, 'NULL', 'now()', 'type is not'],
-      [`repeat('t', 5000)`, `'t'`, `'{}'`, 'NULL', 'now()', 'type has more than 128'],
+      [`'a.b'`, `'bad id'`, `'{}'`, 'NULL', 'now()', 'an ID is 1 to 128'],
+      [`'a.b'`, `repeat('i', 129)`, `'{}'`, 'NULL', 'now()', 'an ID is 1 to 128'],
+      [`'a..b'`, `'t'`, `'{}'`, 'NULL', 'now()', 'an event type consists of'],
+      [`repeat('t', 5000)`, `'t'`, `'{}'`, 'NULL', 'now()', 'an event type has at most 128'],
       [`'a.b'`, `'c'`, `'{}'`, `'two words'`, 'now()', 'a tenant is 1 to 128'],
       [`'a.b'`, `'l'`, `'[1]'`, 'NULL', 'now()', 'data is not a JSON object'],
       [`'a.b'`, `'n'`, `'null'`, 'NULL', 'now()', 'data is not a JSON object'],
       [`'a.b'`, `'d'`, `'{"a":1,"a":2}'`, 'NULL', 'now()', 'data: the member "a" is repeated'],
-      [`'a.b'`, `'i'`, `'{}'`, 'NULL', `'infinity'`, 'created is not'],
-      [`'a.b'`, `'o'`, `'{}'`, 'NULL', `'1969-01-01'`, 'created is not'],
+      [`'a.b'`, `'i'`, `'{}'`, 'NULL', `'infinity'`, 'created is a number'],
+      [`'a.b'`, `'o'`, `'{}'`, 'NULL', `'1969-01-01'`, 'created is a number'],
       [`'a.b'`, `'s'`, `json_build_object('s', repeat('x', 990))`, 'NULL', 'now()', 'the event has at least 1004'],
       [`'a.b'`, `'h'`, `json_build_object('s', repeat('x', 5000000))`, 'NULL', 'now()', 'the event has at least 57'],
     ] as const;
@@ -195,7 +195,7 @@ describe('a row that is no valid event', () => {
     );
     await untilUp();
     expect(server.sql('SELECT id FROM sidegate_outbox_rejected', database)).toBe('bad');
-    expect(log.slice(2)).toEqual([expect.stringMatching(/^rejected 1: type is not/), 'up']);
+    expect(log.slice(2)).toEqual([expect.stringMatching(/^rejected 1: an event type consists/), 'up']);
   });
 
   test('is also one whose ID another event has', async () => {

@@ -1,11 +1,11 @@
 /** The schemas of the API: deliveries, repairs, events and endpoints. */
 import * as z from 'zod';
-import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE, TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
+import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { duration, instant } from '../../config/schema/scalars.ts';
 import { isJsonObject } from '../../core/json-path.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
 import type { EndpointSettings } from '../endpoints/endpoint-record.ts';
-import { EVENT_ID, EVENT_TYPE, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
+import { eventId, eventSchema } from '../events/event.ts';
 import { DELIVERY_STATES, type DeliveryState, REPAIR_ACTIONS } from '../queue/delivery-queue.ts';
 
 const MAX_PAGE = 250;
@@ -22,13 +22,8 @@ const RECEIVER = /^(?:inbox:)?[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 export const receiverId = z.string().regex(RECEIVER, 'not an endpoint ID');
 
 export const eventFilter = {
-  type: z
-    .string()
-    .max(MAX_EVENT_TYPE_LENGTH)
-    .regex(EVENT_TYPE, 'not an event type')
-    .optional()
-    .describe('Only events of this type.'),
-  tenant: z.string().regex(TENANT, 'not a tenant').optional().describe('Only events of this tenant.'),
+  type: eventSchema.shape.type.optional().describe('Only events of this type.'),
+  tenant: eventSchema.shape.tenant.describe('Only events of this tenant.'),
   from: instant().optional().describe('Only events that were accepted at this time or later (RFC 3339).'),
   to: instant().optional().describe('Only events that were accepted before this time (RFC 3339).'),
 };
@@ -37,7 +32,7 @@ export const filter = {
   endpoint: receiverId
     .optional()
     .describe('Only deliveries to this endpoint; `inbox:` and the name of a route selects those of its inbox.'),
-  event: z.string().regex(EVENT_ID, 'not an event ID').optional().describe('Only deliveries of this event.'),
+  event: eventId.optional().describe('Only deliveries of this event.'),
   ...eventFilter,
 };
 
@@ -173,38 +168,12 @@ export const repairProgress = z
 
 export const MAX_BATCH = 100;
 
-const eventId = z.string().regex(EVENT_ID, 'an ID is 1 to 128 letters, digits and _ : -');
-
 /** `data` is sent as its bytes were received, so nothing below it is parsed into a new value. */
 const data = z.unknown().refine(isJsonObject, 'expected an object').meta({ type: 'object', additionalProperties: true });
-export const newEvent = z
-  .strictObject({
-    type: z
-      .string()
-      .max(MAX_EVENT_TYPE_LENGTH, `an event type has at most ${MAX_EVENT_TYPE_LENGTH} characters`)
-      .regex(EVENT_TYPE, 'an event type consists of letters, digits, _ and -, in segments separated by dots')
-      .meta({ examples: ['invoice.paid'] })
-      .describe('Kind of the event.'),
+
+export const newEvent = eventSchema
+  .extend({
     data: data.meta({ examples: [{ invoice: 'in_42' }] }).describe('Payload; delivered byte for byte as it was posted.'),
-    id: eventId
-      .optional()
-      .meta({ examples: ['in_42:paid'] })
-      .describe(
-        'Unique ID. Posting the same event again changes nothing, so a request without a response can be repeated; another event with this ID is rejected. Default: random.',
-      ),
-    created: z
-      .number()
-      .min(0)
-      .max(MAX_CREATED)
-      .optional()
-      .describe('When the event happened, in seconds since 1970-01-01T00:00:00Z. Default: now.'),
-    tenant: z
-      .string()
-      .regex(TENANT, TENANT_RULE)
-      .optional()
-      .describe(
-        'Customer that the event belongs to. Only endpoints of this tenant, and those for all tenants, receive it. Default: none; endpoints without a tenant, and those for all, receive it.',
-      ),
   })
   .describe('An event to deliver.');
 export type NewEventBody = z.output<typeof newEvent>;

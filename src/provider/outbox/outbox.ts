@@ -4,7 +4,6 @@
  * anything ends in between, the row is found again, and the queue knows its ID.
  */
 import type pg from 'pg';
-import { TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import { isJsonObject } from '../../core/json-path.ts';
@@ -13,7 +12,7 @@ import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
 import { PostgresError, type PostgresTarget, toPostgresError } from '../../state/postgres.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
-import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
+import { eventSchema, joinBody } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
 import { isQueueBusy } from '../queue/store-budget.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
@@ -381,8 +380,8 @@ function separateRepeated(items: readonly Item[]) {
 function toEvent(row: OutboxRow, { clock, route, maxEventSize }: OutboxParts): NewEvent | { readonly reason: string } {
   const { id, type, tenant, data, bytes } = row;
   if (data === null) return { reason: `${toTooLarge(`at least ${bytes}`, maxEventSize)}${isStuck(row) ? STUCK : ''}` };
-  const reason = findProblem(row);
-  if (reason !== undefined) return { reason };
+  const { error } = eventSchema.safeParse({ id, type, tenant: tenant ?? undefined, created: row.created });
+  if (error?.issues[0] !== undefined) return { reason: error.issues[0].message };
   const text = Buffer.from(data);
   const parsed = parseStrictJson(text, JSON_BOUNDS);
   if (parsed.kind === 'problem') return { reason: `data: ${parsed.problem}` };
@@ -393,15 +392,6 @@ function toEvent(row: OutboxRow, { clock, route, maxEventSize }: OutboxParts): N
   const common = { id, type, tenant: routed.tenant, createdAt: clock.now(), body, metadata: '{}', targets: route(routed) };
   // An event that is inserted again differs in the time that was filled in.
   return row.undated ? { ...common, comparedFrom: body.length - text.length - 1 } : common;
-}
-
-function findProblem({ id, type, tenant, created }: OutboxRow): string | undefined {
-  if (!EVENT_ID.test(id)) return 'id is not 1 to 128 letters, digits and _ : -';
-  if (type.length > MAX_EVENT_TYPE_LENGTH) return `type has more than ${MAX_EVENT_TYPE_LENGTH} characters`;
-  if (!EVENT_TYPE.test(type)) return 'type is not letters, digits, _ and -, in segments separated by dots';
-  if (tenant !== null && !TENANT.test(tenant)) return TENANT_RULE;
-  if (!(created >= 0 && created <= MAX_CREATED)) return 'created is not between the years 1970 and 9999';
-  return undefined;
 }
 
 const STUCK = '; it is too large to be moved to the rejected rows: delete it from sidegate_outbox';

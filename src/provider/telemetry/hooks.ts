@@ -76,7 +76,7 @@ export function createLaneHooks(
       failing.delete(id);
     },
     /** An attempt failed while the breaker is open, or opened it, or the endpoint is still away. No replica starts the next attempt before `until`. */
-    onFailing: ({ id }: Endpoint, until: EpochMilliseconds): void => failing.add(id, until),
+    onFailing: ({ id }: Endpoint, until: EpochMilliseconds): unknown => failing.add(id, until),
     /** An operational event could not be stored, for instance because the queue is full. */
     onOperationalEventLost: (type: string, error: unknown): void =>
       logger.error('operational_event_lost', { type, error: toErrorText(error) }),
@@ -251,9 +251,7 @@ export function createFailingEndpoints(clock: Clock, isShared: boolean) {
   const untils = new Map<string, EpochMilliseconds>();
   return {
     /** An attempt failed; the next one does not start before `until`. */
-    add(endpoint: string, until: EpochMilliseconds): void {
-      untils.set(endpoint, until);
-    },
+    add: (endpoint: string, until: EpochMilliseconds): unknown => untils.set(endpoint, until),
     delete: (endpoint: string): boolean => untils.delete(endpoint),
     /** How many of these endpoints are failing; forgets all others. */
     count(endpoints: readonly string[]): number {
@@ -291,8 +289,7 @@ export function createQueueCondition(metrics: Pick<ProviderMetrics, 'queueUp'>, 
     },
     /** In the words of /readyz; undefined if there is none. */
     get problem(): string | undefined {
-      const first = PARTS.find((part) => failed.has(part));
-      return first === undefined ? [...others.values()][0] : failed.get(first);
+      return [...PARTS.flatMap((part) => failed.get(part) ?? []), ...others.values()][0];
     },
     /** An outage is logged once, with the first cause. */
     fail(part: Part, error: string): void {
