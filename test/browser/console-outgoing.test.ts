@@ -163,7 +163,7 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('row', { name: 'event49' }).waitFor();
     await ui.page.getByRole('textbox', { name: 'Type' }).fill('..');
     await ui.page.keyboard.press('Enter');
-    await ui.page.getByText('not an event type').waitFor();
+    await ui.page.getByText('an event type consists of').waitFor();
     expect(await ui.page.getByRole('link', { name: 'Outgoing' }).first().getAttribute('aria-current')).toBe('true');
     expect(ui.view.problems).toEqual([]);
   });
