@@ -65,6 +65,10 @@ describe('the npm package', () => {
     expect(JSON.parse(readFileSync(join(installed, 'dist', 'config.schema.json'), 'utf8'))).toMatchObject({ type: 'object' });
   });
 
+  test('installs a man page', () => {
+    expect(readFileSync(join(folder, 'share', 'man', 'man1', 'sidegate.1'), 'utf8')).toContain('.SS sidegate run ');
+  });
+
   test('verifies as a library', () => {
     const code = `
       import { createVerifier } from '@sidegate/sidegate/verify';
