@@ -125,7 +125,7 @@ function describe({ code, message, pos: [at] }: YAMLError, { text, documents }: 
       return { message: 'a line cannot start with %', hint: QUOTED };
     // After the colon, the message quotes the text.
     case 'UNEXPECTED_TOKEN':
-      return { message: message.replace(/: .*/s, '') };
+      return toVariable(text.slice(at - 1), 0) ?? { message: message.replace(/: .*/s, '') };
     default:
       return { message };
   }
@@ -171,18 +171,26 @@ const VARIABLE = /\$\{([A-Za-z_]\w*)/;
 /** Another name may be a part of a secret. */
 const USUAL_NAME = /^[A-Z][A-Z0-9_]*$/;
 
+/** The mistake of a variable in `text`, which begins at `index` if that is given. */
+function toVariable(text: string, index?: number): Mistake | undefined {
+  const found = VARIABLE.exec(text);
+  if (found === null || (index !== undefined && found.index !== index)) return undefined;
+  const name = USUAL_NAME.test(found[1] as string) ? found[1] : 'NAME';
+  return {
+    message: `variables such as \${${name}} are not replaced in the config`,
+    hint: `write the value itself; a secret is { env: ${name} }, and the options --listen, --admin and --upstream replace addresses`,
+  };
+}
+
 /** Values with a variable, which would otherwise be used as they are written. */
 export function findVariables(file: string, document: Document.Parsed, lineCounter: LineCounter): LocatedProblem[] {
   const problems: LocatedProblem[] = [];
   visit(document, {
     Scalar(key, { value, range }) {
-      const found = key !== 'key' && typeof value === 'string' ? VARIABLE.exec(value)?.[1] : undefined;
+      const found = key !== 'key' && typeof value === 'string' ? toVariable(value) : undefined;
       if (found === undefined || !range) return;
-      const name = USUAL_NAME.test(found) ? found : 'NAME';
       const { line, col } = lineCounter.linePos(range[0]);
-      const message = `variables such as \${${name}} are not replaced in the config`;
-      const hint = `write the value itself; a secret is { env: ${name} }, and the options --listen, --admin and --upstream replace addresses`;
-      problems.push(locate(error([], message, hint), file, { line, column: col }));
+      problems.push(locate(error([], found.message, found.hint), file, { line, column: col }));
     },
   });
   return problems;

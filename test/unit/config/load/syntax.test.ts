@@ -51,6 +51,11 @@ describe('one mistake is one problem, where it begins', () => {
     ['a value that starts with @', 'routes:\n  - name: @x\n', '2:11: error a value cannot start with @'],
     ['a variable', `upstream: \${APP}\n`, `1:11: error variables such as \${APP} are not replaced`],
     [
+      'a variable in braces',
+      `${ROUTE}    basic: { realm: \${REALM} }\n`,
+      `3:22: error variables such as \${REALM} are not replaced`,
+    ],
+    [
       'a variable with a default, in a text that is accepted',
       `${ROUTE}    basic: { realm: "\${REALM:-x}" }\n`,
       `3:21: error variables such as \${REALM}`,
