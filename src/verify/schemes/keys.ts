@@ -204,6 +204,9 @@ export function toRawPublicKey(key: KeyObject): Buffer {
   return createPublicKey(key).export({ format: 'der', type: 'spki' }).subarray(SPKI_HEAD.length);
 }
 
+const QUOTE = /^["'`]/;
+const QUOTED: KeyFault = { ...problem('the secret is in quotation marks', 'remove them'), isCertain: true };
+
 /** The bytes of a secret. */
 function toSecretBytes(
   secret: Secret,
@@ -214,9 +217,10 @@ function toSecretBytes(
   if (secret.length === 0) return empty;
   if (isPublicKey(secret.expose())) return toPublicProblem();
   const encoding = named ?? form.encoding;
-  if (encoding === 'utf8') return transformSecret(secret.expose(), form.transform);
-  const { prefix = '' } = form;
+  const { prefix = '', usualStart = '' } = form;
   const text = secret.expose().toString('latin1');
+  if (usualStart !== '' && QUOTE.test(text) && text.startsWith(usualStart, 1)) return QUOTED;
+  if (encoding === 'utf8') return transformSecret(secret.expose(), form.transform);
   const wrong = findWrongStart(text, prefix, named);
   if (wrong !== undefined) return wrong;
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : text;
@@ -235,7 +239,7 @@ function toSecretBytes(
 function findWrongStart(text: string, prefix: string, named: SecretEncoding | undefined): KeyFault | undefined {
   if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)
     return { ...problem(`the secret has a version before ${prefix}`, toVersionHint(text, prefix)), isCertain: true };
-  if (/^["'`]/.test(text)) return { ...problem('the secret is in quotation marks', 'remove them'), isCertain: true };
+  if (QUOTE.test(text)) return QUOTED;
   return named === undefined && !text.startsWith(prefix)
     ? problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex')
     : undefined;

@@ -210,6 +210,7 @@ describe('a key of the wrong kind', () => {
     ['sendgrid', spki(generateKeyPairSync('ed25519')), /not base64 of an ECDSA P-256 key in DER/],
     ['sendgrid', spki(generateKeyPairSync('ec', { namedCurve: 'secp384r1' })), /not base64 of an ECDSA P-256 key in DER/],
     ['stripe', 'sk_live_51H8abcdefghijklmnop', /does not start with whsec_.*signing secret.*not an API key/],
+    ['stripe', '"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"', /^the secret is in quotation marks; remove them/],
     ['adyen-platforms', 'not hex at all, surely', /not hex.*Adyen.*64 hex digits/],
     ['svix', 'abcdefabcdefabcdefabcdef', /no whsec_ prefix.*Svix/],
     ['github', '', /empty.*GitHub/],
