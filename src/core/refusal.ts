@@ -147,6 +147,8 @@ interface RefusalDetails {
   readonly detail?: string | undefined;
   /** For 405 only: the allowed methods (RFC 9110 §10.2.1). */
   readonly allow?: readonly string[];
+  /** For 415 only: the accepted media types (RFC 9110 §15.5.16). */
+  readonly accept?: readonly string[];
   /** Overrides the catalogue's `Retry-After`, in whole seconds. */
   readonly retryAfterSeconds?: number;
   /** The time that the client claims to have signed, if no key verified it. Only for display. */
@@ -161,6 +163,7 @@ export class Refusal {
   readonly reason: Reason;
   readonly detail: string | undefined;
   readonly allow: readonly string[] | undefined;
+  readonly accept: readonly string[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   /** Sent instead of problem details, for senders that expect a specific response. */
   readonly reply: HandshakeReply | undefined;
@@ -170,11 +173,12 @@ export class Refusal {
   declare protected readonly nominal: true;
 
   constructor(code: RefusalCode, reason: Reason, details: RefusalDetails, reply?: HandshakeReply) {
-    const { detail, allow, retryAfterSeconds, claimedAt, stage } = details;
+    const { detail, allow, accept, retryAfterSeconds, claimedAt, stage } = details;
     this.code = code;
     this.reason = reason;
     this.detail = detail;
     this.allow = allow;
+    this.accept = accept;
     this.retryAfterSeconds = retryAfterSeconds;
     this.reply = reply;
     this.claimedAt = claimedAt;

@@ -123,6 +123,7 @@ function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalCont
   const field = CHALLENGE_FIELDS.get(entry.status);
   if (field !== undefined) for (const challenge of context.challenges) head.push(field, challenge);
   if (refusal.allow !== undefined) head.push('Allow', refusal.allow.join(', '));
+  if (refusal.accept !== undefined) head.push('Accept', refusal.accept.join(', '));
   const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
   if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));
   return head;

@@ -56,7 +56,6 @@ const requireEmptyBody: BodyCheck = (body) =>
   body.length === 0 ? undefined : refuse('unsupported_media_type', 'unsupported_media_type', 'a body without Content-Type');
 
 const acceptBody: BodyCheck = () => undefined;
-const UNSUPPORTED = refuse('unsupported_media_type', 'unsupported_media_type');
 
 function compileTypeCheck({
   contentTypes: accepted,
@@ -66,13 +65,17 @@ function compileTypeCheck({
 }: ContentOptions): (head: ParsedHead) => BodyCheck | Refusal {
   const contentTypes = accepted.filter((each) => each !== NO_MEDIA_TYPE);
   const acceptsNone = contentTypes.length < accepted.length;
+  const unsupported = refuse('unsupported_media_type', 'unsupported_media_type', {
+    detail: `accepted: ${contentTypes.join(', ')}`,
+    accept: contentTypes,
+  });
   const essences = new Set(contentTypes.filter((each) => !isExactValue(each)));
   const toBodyCheck = checksBody ? compileBodyCheck(contentTypes) : () => acceptBody;
   const common = compileCommonTypes(essences, toBodyCheck);
   const exact = compileExactValues(contentTypes.filter(isExactValue), toBodyCheck);
   const checkValue = (contentType: string): BodyCheck | Refusal => {
     const checkExact = exact?.get(contentType.toLowerCase());
-    if (checkExact === undefined && !essences.has(toEssence(contentType))) return UNSUPPORTED;
+    if (checkExact === undefined && !essences.has(toEssence(contentType))) return unsupported;
     if (!bindsMediaType) return acceptBody;
     const known = checkExact ?? common.get(contentType);
     if (known !== undefined) return known;
@@ -86,7 +89,7 @@ function compileTypeCheck({
     if (contentType !== undefined) return checkValue(contentType);
     // The length of a chunked body is known only when it ends.
     const isAccepted = (acceptsNone || mayBeEmpty?.(method) === true) && (body.declaredLength ?? 0) === 0;
-    return isAccepted ? requireEmptyBody : UNSUPPORTED;
+    return isAccepted ? requireEmptyBody : unsupported;
   };
 }
 
