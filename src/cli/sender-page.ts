@@ -283,7 +283,7 @@ function toTest(preset: SenderPreset, { test }: SenderNotes): string {
   return [
     ...own,
     jwt?.content === undefined
-      ? `\`${file}\` is the body of an event as the sender sends it, with the signed fields of the table above, if it has any.`
+      ? `\`${file}\` is the body of an event as the sender sends it, including any signed fields listed above.`
       : toTokenTest(jwt),
     sign,
     `\`sidegate verify\` checks a captured delivery, and [\`sidegate explain\`](../explain.md) says why one fails.`,
