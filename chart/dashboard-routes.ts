@@ -20,7 +20,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Server errors',
-    description: 'Share of responses with a 5xx, from the app or from the gate. The budget is 0.1 %.',
+    description: 'Share of responses with a 5xx, from the app or from sidegate. The budget is 0.1 %.',
     unit: 'percentunit',
     queries: [{ expr: share(errors, requests) }],
     steps: [
@@ -69,7 +69,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'sidegate, p99',
-    description: 'Time spent outside the app: in the store, the gate, a password hash, the upload. An alert fires above 25 ms.',
+    description: 'Time spent outside the app: in the store, sidegate, a password hash, the upload. An alert fires above 25 ms.',
     unit: 's',
     queries: [{ expr: quantile(0.99, OVERHEAD, OF_ROUTE) }],
     steps: [
@@ -155,7 +155,7 @@ const RED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Responses, by status',
-    description: '4xx: rejected senders. 5xx: failures of the app, or of the gate.',
+    description: '4xx: rejected senders. 5xx: failures of the app, or of sidegate.',
     unit: 'reqps',
     stack: true,
     queries: [{ expr: `sum by (code) (${rate('sidegate_http_requests_total', OF_ROUTE)})`, legend: '{{code}}' }],
@@ -163,7 +163,7 @@ const RED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Time in app and sidegate, p99',
-    description: 'Normally the app takes longer than the gate.',
+    description: 'Normally the app takes longer than sidegate.',
     unit: 's',
     exemplars: true,
     queries: [

@@ -147,7 +147,7 @@ const DECIDED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Allowed, by reason',
-    description: 'ok was forwarded to the app. The gate responded to duplicate, stale and handshake.',
+    description: 'ok was forwarded to the app. sidegate responded to duplicate, stale and handshake.',
     unit: 'reqps',
     queries: [{ expr: `sum by (reason) (${rate(DECISIONS, `${OF_ROUTE},decision="allow"`)})`, legend: '{{reason}}' }],
   },

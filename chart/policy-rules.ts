@@ -49,7 +49,7 @@ function toSettingRules(): PolicyRule[] {
     ...forms,
     {
       holds: "variables.config != ''",
-      message: celText(`the annotation ${DOMAIN}/config is missing: name the ConfigMap whose key gate.yaml is the gate's config`),
+      message: celText(`the annotation ${DOMAIN}/config is missing: name the ConfigMap whose key gate.yaml is sidegate's config`),
     },
     {
       holds: "variables.interception == 'service' || variables.isSamePort",

@@ -124,7 +124,7 @@ async function startGate(file: string): Promise<RunningGate | undefined> {
   } catch (thrown) {
     const { code, port } = thrown as NodeJS.ErrnoException & { port?: number };
     console.error(
-      `The gate cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`,
+      `sidegate cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`,
     );
     return undefined;
   }
@@ -161,7 +161,7 @@ async function showRoundTrip(providerUrl: string, app: ExampleApp): Promise<bool
     await pause(systemClock, POLL_MS);
   const isRight = answer.status === 202 && isReceived();
   console.log(
-    'The other direction: the app posts an event to its sidecar, which signs and sends it; here, to the gate of the same app.\n',
+    'The other direction: the app posts an event to its sidecar, which signs and sends it; here, back to the same app.\n',
   );
   console.log(
     `  POST /v1/events  ${answer.status} ${id ?? ''}  reached the app: ${isReceived() ? 'yes' : 'no'}  ${isRight ? 'ok' : 'WRONG'}\n`,
@@ -210,7 +210,7 @@ function printTable(rows: readonly (readonly string[])[]): void {
 
 function showMore({ url, adminUrl, providerUrl }: RunningGate): void {
   writeFileSync(BODY_FILE, toEvent('evt_9'));
-  console.log(`The gate serves on ${url}, before the app on port ${APP_PORT}. Try more from another terminal, in this folder:
+  console.log(`sidegate serves on ${url}, before the app on port ${APP_PORT}. Try more from another terminal, in this folder:
 
   node bin/sidegate.cjs send ${url}/hooks/demo .cache/quickstart/event.json --secret-file .cache/quickstart/secret
   node bin/sidegate.cjs sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo

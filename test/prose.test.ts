@@ -32,7 +32,7 @@ describe('each rule', () => {
   const findsIn = (sample: string, rule: (typeof RULES)[number]): boolean => {
     const isHeading = sample.startsWith('## ');
     const passage = {
-      kind: isHeading ? ('heading' as const) : ('prose' as const),
+      kind: isHeading ? ('heading' as const) : ('message' as const),
       start: 0,
       text: sample.replace(/^## /, '   '),
     };

@@ -15,7 +15,7 @@ export function extractTypeScript(file: string, source: string): Passage[] {
   const addMessage = (start: number, end: number, holes: readonly Range[]): void => {
     const text = blankLiteral(source.slice(start, end), holes);
     for (const { 0: line, index } of text.matchAll(/.+/g))
-      if ((line.match(WORD) ?? []).length >= MIN_WORDS) passages.push({ kind: 'prose', start: start + index, text: line });
+      if ((line.match(WORD) ?? []).length >= MIN_WORDS) passages.push({ kind: 'message', start: start + index, text: line });
   };
   new Visitor({
     Literal(node) {

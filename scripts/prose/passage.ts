@@ -1,7 +1,7 @@
 /** The unit that the prose rules read: a piece of a file's text in which everything but prose is blanked, so that offsets stay valid. */
 export interface Passage {
-  /** `heading` has its own rules; `prose` is everything else. */
-  readonly kind: 'prose' | 'heading';
+  /** `heading` has its own rules, and `message`, a text of the program, additional ones; `prose` is everything else. */
+  readonly kind: 'prose' | 'message' | 'heading';
   /** Offset of the first character in the file. */
   readonly start: number;
   readonly text: string;

@@ -100,6 +100,15 @@ const noun: Rule = {
   good: ['There is no leader.', 'It is no longer used.', 'It is not an address.'],
 };
 
+/** Readers of a message know the name of the program, not that of its part. */
+const product: Rule = {
+  name: 'product',
+  appliesTo: 'message',
+  find: findMatches(/(?<![\w-])the gates?(?![\w-])|\bgates differ\b/gi, 'sidegate, or checks'),
+  bad: ['The upstream points to the gate itself.', 'route a is inside route b, whose gates differ'],
+  good: ['The upstream points to sidegate itself.', 'The file is gate.yaml.'],
+};
+
 const exclamation: Rule = {
   name: 'exclamation mark',
   appliesTo: 'both',
@@ -124,14 +133,18 @@ const headingCase: Rule = {
   good: ['## Rotate the keys on Kubernetes', '## HTTP: Basic', '## Step 1: Install'],
 };
 
-export const RULES: readonly Rule[] = [...termRules, sentenceLength, opening, noun, exclamation, headingCase];
+export const RULES: readonly Rule[] = [...termRules, sentenceLength, opening, noun, product, exclamation, headingCase];
+
+function appliesTo(rule: Rule, kind: Passage['kind']): boolean {
+  return rule.appliesTo === 'both' || rule.appliesTo === kind || (rule.appliesTo === 'prose' && kind === 'message');
+}
 
 /** Everything in `passage` that breaks one of `rules`. */
 export function findAll({ kind, start, text }: Passage, rules: readonly Rule[] = RULES): Finding[] {
   const findings: Finding[] = [];
   for (const [from, sentence] of kind === 'heading' ? [[0, text] as const] : splitSentences(text))
     for (const rule of rules) {
-      if (rule.appliesTo !== 'both' && rule.appliesTo !== kind) continue;
+      if (!appliesTo(rule, kind)) continue;
       for (const { index, found, instead } of rule.find(sentence))
         findings.push({ rule: rule.name, offset: start + from + index, found, instead });
     }

@@ -157,7 +157,7 @@ export class ConfigReloads {
   }
 }
 
-const RESTART = 'restart the gate, or revert the change';
+const RESTART = 'restart sidegate, or revert the change';
 
 /** Why `after` cannot replace `before` while the gate runs; undefined if it can. */
 function findFixedChange(before: Config, after: Config): Problem | undefined {

@@ -87,7 +87,7 @@ function isQuery(query: string): boolean {
 }
 
 function findProblem(raw: string, path: string): string | undefined {
-  if (!path.startsWith('/')) return 'the target is not in origin-form (RFC 9112 §3.2.1)';
+  if (!path.startsWith('/')) return 'the target does not start with /';
   if (!VISIBLE.test(raw)) return 'the target has a control, space or non-ASCII byte';
   if (raw.includes('#')) return 'the target has a fragment';
   if (BAD_ESCAPE.test(path)) return 'the path has a broken percent-escape';

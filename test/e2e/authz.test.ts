@@ -324,7 +324,7 @@ test('uses TLS if it has a certificate', async () => {
 describe('the config', () => {
   test.each([
     [{ address: '127.0.0.1:0', trustedCallers: [] }, 'the list is empty, so every auth request would be rejected'],
-    [{ address: '127.0.0.1:18080' }, 'another listener of the gate uses this port'],
+    [{ address: '127.0.0.1:18080' }, 'another listener of sidegate uses this port'],
     [{ address: '127.0.0.1:0', trustedCallers: ['app.example'] }, 'is not an address range'],
     [{ address: '127.0.0.1:0', tls: { certFile: 'none.crt', keyFile: 'none.key' } }, 'does not exist'],
   ])('with %j is rejected: %s', async (authz, message) => {

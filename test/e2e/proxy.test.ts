@@ -297,7 +297,7 @@ test('the gate’s own ports cannot be reached through it, even if the list name
   expect(await raw(`CONNECT 127.0.0.1:${adminPort} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
   expect(gate.log().at(-1)).toMatchObject({
     code: 'destination_denied',
-    detail: "the destination is one of the gate's own ports",
+    detail: "the destination is one of sidegate's own ports",
   });
 });
 

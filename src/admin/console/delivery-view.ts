@@ -144,7 +144,7 @@ const ABSENCES: Readonly<Record<BodyAbsence, string>> = {
   not_json: 'Not stored: values can be redacted only in JSON in UTF-8 with one interpretation and at most 10,000 values.',
   not_text: 'Not stored: it is not text in UTF-8.',
   has_secret: 'Not stored: it contains a signing secret of the config.',
-  memory_low: 'Not stored: the gate was near its memory limit, and deliveries come first.',
+  memory_low: 'Not stored: sidegate was near its memory limit, and deliveries come first.',
   evicted: 'No longer stored: newer bodies or requests needed the memory of the journal (journal.maxBodyBytes).',
   expired: 'No longer stored: storeBody.retention has passed, or the settings of the route have changed.',
 };

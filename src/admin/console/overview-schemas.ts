@@ -25,7 +25,7 @@ const routeOverview = z.strictObject({
   scheme: z.string().nullable().describe('Of its webhooks.'),
   sinceStart: z
     .strictObject({ accepted: z.int(), rejected: counts, observed: counts.describe('Not enforced, by reason.') })
-    .describe('Decisions of the gates of this replica.'),
+    .describe('Decisions of this replica.'),
   rates: z
     .strictObject({
       intervalSeconds: z.number(),

@@ -146,7 +146,7 @@ export class WorkerThreads implements OtherWorkers {
     await within(this.#parts.clock, PREPARE_TIMEOUT_MS, prepared);
     if (found !== undefined) return found;
     const message = `worker ${worker} did not read the config within ${PREPARE_TIMEOUT_MS / 1_000} s`;
-    return [locate(error(['workers'], message, 'reload again, or restart the gate'), this.#parts.file)];
+    return [locate(error(['workers'], message, 'reload again, or restart sidegate'), this.#parts.file)];
   }
 }
 

@@ -24,7 +24,7 @@ export function checkAppProbes({ admin, listen }: Config): Problem[] {
     seen.add(id);
     const target = toProbeAddress(url);
     if ([listen.address, admin.address].some((address) => isReachedBy(address, target)))
-      found.push(error([...path, 'url'], 'this URL points to the gate itself', 'use the port that the app listens on'));
+      found.push(error([...path, 'url'], 'this URL points to sidegate itself', 'use the port that the app listens on'));
     return found;
   });
 }

@@ -54,8 +54,8 @@ export function checkMatch(route: RouteConfig, path: Path): Problem[] {
     found.push(
       error(
         at,
-        `no request can have this path: ${target.problem}`,
-        'a path must start with / and be written exactly as in the request',
+        text.startsWith('/') ? `no request can have this path: ${target.problem}` : 'a path must start with /',
+        'write it exactly as in the request',
       ),
     );
   else if (target.query !== undefined) found.push(error(at, 'a path must not contain a query'));
@@ -71,7 +71,7 @@ export function checkMatch(route: RouteConfig, path: Path): Problem[] {
       );
   }
   if (match.allowInPath.length > 0)
-    found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
+    found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from sidegate'));
   const pattern = match.literal === true ? undefined : findPattern(text);
   if (pattern !== undefined) found.push(error(at, pattern.problem, pattern.hint));
   found.push(...checkMethods(match, [...path, 'methods']));

@@ -60,12 +60,12 @@ function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Prob
     if (other.gates === space.gates) continue;
     const { name } = other.route;
     if (similar.has(other) && !contains(other, space)) {
-      const message = `requests for this path are rejected (ambiguous_target): apps may interpret it as the path of route ${name}, whose gates differ`;
-      const hint = 'use the same gates on both routes, or choose paths that are less similar';
+      const message = `requests for this path are rejected (ambiguous_target): apps may interpret it as the path of route ${name}, which checks differently`;
+      const hint = 'use the same checks on both routes, or choose paths that are less similar';
       found.push(warning(['routes', space.index, 'match'], message, hint));
     }
     if (isForAnyHost && other.host !== undefined && contains(other, space)) {
-      const message = `does not apply to Host ${other.host}: route ${name} matches the path there, and its gates differ`;
+      const message = `does not apply to Host ${other.host}: route ${name} matches the path there, and checks differently`;
       found.push(warning(['routes', space.index, 'match'], message, `add a route with host: ${other.host} for this path`));
     }
   }
@@ -175,7 +175,7 @@ function describeHosts(space: MatchSpace, index: PathIndex): string[] {
   if (first === undefined) return [];
   const others = more.length === 0 ? '' : ` and of ${more.length} more`;
   return [
-    `route ${space.route.name} is separated from route ${first.route.name}, whose gates differ, only by its Host: with the Host of that route${others}, the same path reaches the same app, which must distinguish hosts`,
+    `route ${space.route.name} is separated from route ${first.route.name}, which checks differently, only by its Host: with the Host of that route${others}, the same path reaches the same app, which must distinguish hosts`,
   ];
 }
 
@@ -184,10 +184,10 @@ function describe(space: MatchSpace, wider: MatchSpace): string {
   const { name } = wider.route;
   const kept = route.match.trustAppToDistinguish;
   const parts = [
-    `a path that an app may interpret as ${path === '' ? '/' : path} is rejected (400 ambiguous_target)${toExceptions(kept)}`,
-    `methods other than ${methodsOf(route).join(', ')} are rejected (405)`,
+    `other spellings of ${path === '' ? '/' : path} get 400 (ambiguous_target)${toExceptions(kept)}`,
+    `methods other than ${methodsOf(route).join(', ')} get 405`,
     ...(isExact && path !== '/' && !rejectsBelow(space)
-      ? [`paths below it select route ${name}: if the app runs the same handler for them (app.use in Express), write pathPrefix`]
+      ? [`paths below it go to route ${name}: if the app runs the same handler for them (app.use in Express), write pathPrefix`]
       : []),
     ...(host === undefined || wider.host !== undefined
       ? []
@@ -199,7 +199,7 @@ function describe(space: MatchSpace, wider: MatchSpace): string {
       ? []
       : [`functions of its pages that the app runs for any path (server actions) are open to clients of route ${name}`]),
   ];
-  return `route ${route.name} is inside route ${name}, whose gates differ: ${parts.join('; ')}`;
+  return `routes ${route.name} and ${name} overlap but check differently: ${parts.join('; ')}`;
 }
 
 function toExceptions(kept: readonly PathDistinction[]): string {

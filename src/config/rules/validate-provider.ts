@@ -36,7 +36,7 @@ function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { l
   const path = ['provider', 'address'];
   const others = [listen.address, admin.address, proxy?.address, authz?.address];
   if (others.some((other) => other !== undefined && isOverlapping(address, other)))
-    found.push(error(path, 'another listener of the gate uses this address', 'choose a separate port for the provider'));
+    found.push(error(path, 'another listener of sidegate uses this address', 'choose a separate port for the provider'));
   if (isLoopbackOnly(address)) return found;
   if (token === undefined && basic === undefined)
     found.push(

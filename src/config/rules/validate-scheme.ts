@@ -41,7 +41,7 @@ function checkKinds({ description, kinds, scheme }: WebhookConfig, path: Path): 
 function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Problem[] {
   const isUrlSigned = signsUrl(description);
   if (isUrlSigned && publicUrl === undefined) {
-    const message = `${scheme} signs the URL, and the gate cannot know which URL the sender used`;
+    const message = `${scheme} signs the URL, and sidegate cannot know which URL the sender used`;
     return [error(path, message, 'publicUrl: https://hooks.example.com')];
   }
   if (!isUrlSigned && !description.signed.includes('target') && publicUrl !== undefined)

@@ -134,12 +134,12 @@ function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, p
   const found: Problem[] = [];
   const at = [...path, 'upstream'];
   const hint = 'use the port that the app listens on';
-  if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to the gate itself', hint));
+  if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to sidegate itself', hint));
   if (isReachedBy(admin.address, upstream))
     found.push(error(at, 'the upstream points to the admin port, which trusts requests from loopback', hint));
   for (const [name, port] of Object.entries({ proxy, authz }))
     if (port !== undefined && isReachedBy(port.address, upstream))
-      found.push(error(at, `the upstream points to the ${name} port of the gate`, hint));
+      found.push(error(at, `the upstream points to the ${name} port of sidegate`, hint));
   // With the interception mode env, the app has moved to 8482, which is also the default port of the API.
   if (provider?.roles.includes('accept') === true && isReachedBy(provider.address, upstream))
     found.push(
@@ -181,7 +181,7 @@ function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteCon
     found.push(
       warning(
         [...path, 'mode'],
-        'every request is forwarded: the gate only reports what it would have rejected',
+        'every request is forwarded: sidegate only reports what it would have rejected',
         'set mode: enforce once no valid request would be rejected',
       ),
     );
@@ -207,7 +207,7 @@ function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Problem[] 
   const { port } = authz.address;
   if (port !== 0 && [listen.address.port, admin.address.port, proxy?.address.port].includes(port))
     found.push(
-      error(['authz', 'address'], 'another listener of the gate uses this port', 'choose a separate port for the endpoint'),
+      error(['authz', 'address'], 'another listener of sidegate uses this port', 'choose a separate port for the endpoint'),
     );
   if (authz.tls === undefined && !isLoopbackOnly(authz.address))
     found.push(
@@ -233,7 +233,7 @@ function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): P
   const { port } = proxy.address;
   if (port !== 0 && [listen.address.port, admin.address.port].includes(port))
     found.push(
-      error(['proxy', 'address'], 'another listener of the gate uses this port', 'choose a separate port for the proxy'),
+      error(['proxy', 'address'], 'another listener of sidegate uses this port', 'choose a separate port for the proxy'),
     );
   if (proxy.requireTls && proxy.tls === undefined)
     found.push(
@@ -266,7 +266,7 @@ function checkTraces({ routes }: Config): Problem[] {
     if (trace.trust !== 'always' || (allow === undefined && mode === 'enforce')) return [];
     const path: Path = ['routes', index, 'trace', 'trust'];
     const message = 'unverified clients are allowed here, so they can add to the traces of the app and force sampling';
-    return [warning(path, message, 'remove trust, unless only your own callers can reach the gate')];
+    return [warning(path, message, 'remove trust, unless only your own callers can reach sidegate')];
   });
 }
 

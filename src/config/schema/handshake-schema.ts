@@ -44,7 +44,7 @@ export const handshake = z
   })
   .optional()
   .describe(
-    'How the sender verifies that this URL belongs to its receiver; the gate responds instead of the app. Default: the handshake of the scheme; `off` leaves it to the app.',
+    'How the sender verifies that this URL belongs to its receiver; sidegate responds instead of the app. Default: the handshake of the scheme; `off` leaves it to the app.',
   );
 
 /** A handshake with its type resolved. */

@@ -42,7 +42,7 @@ export const jwtOptions = z.strictObject({
     .describe('Claims, by name or JSON path, and their accepted values.'),
   clockTolerance: duration()
     .prefault(`${DEFAULT_CLOCK_TOLERANCE_MS / 1_000}s`)
-    .describe('How far the clocks of the sender and the gate may differ when `exp` and `nbf` are checked.'),
+    .describe('How far the clocks of the sender and sidegate may differ when `exp` and `nbf` are checked.'),
 });
 
 /** The tokens of a custom scheme. */

@@ -151,7 +151,7 @@ function parseUpstream(text: string): SocketAddress | { problem: string } {
   const url = new URL(text);
   if (url.protocol !== 'http:')
     return {
-      problem: `an upstream must use http, not ${url.protocol.slice(0, -1)}: it runs next to the gate, in the same pod`,
+      problem: `an upstream must use http, not ${url.protocol.slice(0, -1)}: the app must be on this machine or in this pod`,
     };
   if (url.username !== '' || url.password !== '') return { problem: 'an upstream must not contain a user or password' };
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || text.endsWith('/')) {

@@ -257,7 +257,7 @@ export const ConfigSchema = z.strictObject({
   identity: identity
     .optional()
     .describe(
-      'Adds a signed token to each forwarded request (Sidegate-Identity), so that the app can verify that the request passed the gate. Default: no token.',
+      'Adds a signed token to each forwarded request (Sidegate-Identity), so that the app can verify that the request passed sidegate. Default: no token.',
     ),
   admin: z
     .strictObject({

@@ -169,7 +169,7 @@ const written = z.strictObject({
   publicUrl: publicUrl()
     .optional()
     .describe(
-      'URL under which the sender reaches the gate, for schemes that sign the URL: scheme and host, and the path prefix if a proxy strips one.',
+      'URL under which the sender reaches sidegate, for schemes that sign the URL: scheme and host, and the path prefix if a proxy strips one.',
     ),
   urlCredentials: textSource
     .optional()

@@ -114,7 +114,7 @@ export async function* readChunks(handle: FileHandle): AsyncGenerator<Buffer> {
   }
 }
 
-const UNREAD_HINT = 'create it, or mount the Secret there, readable by the user that runs the gate';
+const UNREAD_HINT = 'create it, or mount the Secret there, readable by the user that runs sidegate';
 
 const TEXTS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',

@@ -61,7 +61,7 @@ export class SimulatedClock implements Clock {
       // Requests do not wait for periodic timers.
       const next = isDone ? undefined : this.#next(Number.POSITIVE_INFINITY, false);
       if (next !== undefined) await this.goTo(next.at);
-      else if (systemClock.monotonic() - startedAt > MAX_WORK_MS) throw new Error('the gate did not decide in time');
+      else if (systemClock.monotonic() - startedAt > MAX_WORK_MS) throw new Error('sidegate did not decide in time');
     }
     return done;
   }

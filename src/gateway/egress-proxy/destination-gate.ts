@@ -25,7 +25,7 @@ export function createDestinationGate(options: {
       const found = await resolveChecked(destination.host, options.resolve, findProblem);
       if ('addresses' in found) {
         if (found.addresses.some((address) => options.own.has(address, destination.port)))
-          return refuse('destination_denied', 'destination_not_allowed', "the destination is one of the gate's own ports");
+          return refuse('destination_denied', 'destination_not_allowed', "the destination is one of sidegate's own ports");
         return { rule: rule.text, addresses: found.addresses };
       }
       if (found.problem === 'forbidden') return refuse('destination_denied', 'destination_not_public', found.detail);

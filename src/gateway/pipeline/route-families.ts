@@ -22,7 +22,7 @@ export function createRouteFamilies(registers: Registry[]) {
     }),
     serverErrors: new CounterFamily({
       name: 'sidegate_http_server_errors_total',
-      help: 'Responses with status 5xx, from the app or from the gate. Exported from the start, so that alerts see the first one.',
+      help: 'Responses with status 5xx, from the app or from sidegate. Exported from the start, so that alerts see the first one.',
       labelNames: route,
       registers,
     }),

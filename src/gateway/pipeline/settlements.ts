@@ -92,7 +92,7 @@ export class Settlements {
       });
     }
     this.#timer?.();
-    for (const left of this.#waiting.splice(0)) this.#lose(left, 'the gate stopped before the store came back');
+    for (const left of this.#waiting.splice(0)) this.#lose(left, 'sidegate stopped before the store came back');
   }
 
   #onWritten(settlement: ClaimSettlement, held: boolean): void {

@@ -182,7 +182,7 @@ function checkRaces(workload: Workload, facts: Facts): Finding[] {
   return [...new Set(raced.map(({ race }) => race))].map((race) =>
     finding(
       'gate-not-proven',
-      `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that the gate runs: ${race}`,
+      `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that sidegate runs: ${race}`,
       `use native sidecars (sidegate.dev/sidecar: native) before all other init containers; with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities, volumes and devices from them; then ${restartOf(workload)}`,
     ),
   );

@@ -86,7 +86,7 @@ export const FINDINGS = {
     severity: 'error',
     meaning: 'The ConfigMap does not exist, or has no key `gate.yaml`: new pods do not start.',
   },
-  'config-broken': { severity: 'error', meaning: 'The config is invalid, so the gate does not start with it.' },
+  'config-broken': { severity: 'error', meaning: 'The config is invalid, so sidegate does not start with it.' },
   'secret-missing': { severity: 'error', meaning: 'A Secret does not exist: new pods do not start.' },
   'secret-not-mounted': {
     severity: 'error',
@@ -158,7 +158,7 @@ export const FINDINGS = {
   'cpu-limited': {
     severity: 'warning',
     meaning:
-      'The sidecar has a CPU limit that neither an annotation nor the injector set, such as the default of a LimitRange: under load, it throttles the gate.',
+      'The sidecar has a CPU limit that neither an annotation nor the injector set, such as the default of a LimitRange: under load, it throttles sidegate.',
   },
   'version-stale': { severity: 'warning', meaning: 'Sidecars have another version than the injector.' },
   'image-stale': {
@@ -213,7 +213,7 @@ export const FINDINGS = {
   'gate-not-proven': {
     severity: 'note',
     meaning:
-      'A sidecar responded as the gate, but another container of its pod could have taken its ports before it: it is a plain container, it restarted, an init container is before it, or the pod has an ephemeral container. Or its config has several [workers](workers.md), and another container could run as their user and share their port: its `runAsUser` is not set or is 0, or `allowPrivilegeEscalation` is not `false`. Or another container could take its traffic or replace it: it is privileged, mounts a `hostPath`, inline `csi` or `flexVolume` volume, or adds a capability such as `NET_ADMIN`, `NET_RAW` or `SYS_PTRACE`. Volumes of the Secrets Store, cert-manager and SPIFFE do not count. Or it has a device of the node: a raw block device, a claim (DRA), or a resource of a device plug-in.',
+      'A sidecar responded as sidegate, but another container of its pod could have taken its ports before it: it is a plain container, it restarted, an init container is before it, or the pod has an ephemeral container. Or its config has several [workers](workers.md), and another container could run as their user and share their port: its `runAsUser` is not set or is 0, or `allowPrivilegeEscalation` is not `false`. Or another container could take its traffic or replace it: it is privileged, mounts a `hostPath`, inline `csi` or `flexVolume` volume, or adds a capability such as `NET_ADMIN`, `NET_RAW` or `SYS_PTRACE`. Volumes of the Secrets Store, cert-manager and SPIFFE do not count. Or it has a device of the node: a raw block device, a claim (DRA), or a resource of a device plug-in.',
   },
   'image-not-known': {
     severity: 'note',

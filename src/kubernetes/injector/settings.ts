@@ -52,7 +52,7 @@ const toPort = (text: string): number | string => (/^[0-9]+$/.test(text) ? Numbe
 export const SETTINGS = {
   config: setting('config', OBJECT_NAME, asIs, {
     fallback: 'required',
-    description: "The ConfigMap with the gate's config in its key `gate.yaml`.",
+    description: "The ConfigMap with sidegate's config in its key `gate.yaml`.",
     example: 'web-gate',
   }),
   secrets: setting('secrets', OBJECT_NAMES, toNames, {
@@ -165,7 +165,7 @@ export function readSettings(pod: Raw): SettingsRead {
   }
   if (!Object.hasOwn(annotations, PREFIX + SETTINGS.config.name))
     problems.push(
-      `the annotation ${PREFIX}config is missing: set it to the ConfigMap with the gate's config in its key gate.yaml`,
+      `the annotation ${PREFIX}config is missing: set it to the ConfigMap with sidegate's config in its key gate.yaml`,
     );
   return problems.length > 0 ? { problems } : { settings: settings as unknown as PodSettings, warnings };
 }

@@ -58,9 +58,9 @@ describe('a setting of the command line', () => {
     ],
     [
       { appProbes: ['a/livez=http://127.0.0.1:8481/'], admin: ':8481' },
-      /admin.appProbes.0.url: this URL points to the gate itself/,
+      /admin.appProbes.0.url: this URL points to sidegate itself/,
     ],
-    [{ listen: ':3000' }, /^--upstream: error upstream: the upstream points to the gate itself/],
+    [{ listen: ':3000' }, /^--upstream: error upstream: the upstream points to sidegate itself/],
     [{ admin: ':3000' }, /^--upstream: error upstream: the upstream points to the admin port/],
     [{ listen: ':7', admin: ':7' }, /^--admin: error admin.address: the admin port equals the data port/],
   ] as [Overrides, RegExp][])('is told as the flag it is where it is wrong: %j', (overrides, expected) => {

@@ -133,7 +133,7 @@ test.each([
   ],
   ['authz', { address: '127.0.0.1:3000', trustedCallers: ['127.0.0.1'] }],
 ])('an upstream that is the port of %s is an error', (name, section) => {
-  expect(check({ [name]: section })).toEqual([`error routes.0.upstream: the upstream points to the ${name} port of the gate`]);
+  expect(check({ [name]: section })).toEqual([`error routes.0.upstream: the upstream points to the ${name} port of sidegate`]);
 });
 
 test.each([

@@ -40,7 +40,7 @@ test('reports that no request can use TLS if there is no endpoint either', () =>
 
 test.each([
   [
-    'error authz.address: another listener of the gate uses this port',
+    'error authz.address: another listener of sidegate uses this port',
     { address: '127.0.0.1:9090', trustedCallers: ['127.0.0.1'] },
     [BASIC],
   ],

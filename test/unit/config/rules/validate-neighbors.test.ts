@@ -79,7 +79,7 @@ describe('sidegate check warns', () => {
   test('about a protected route that a route with a host precedes', () => {
     const warnings = toWarnings(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /, host: a.example }, ${ALL}`);
     expect(warnings).toEqual([
-      'routes.0.match: does not apply to Host a.example: route r1 matches the path there, and its gates differ',
+      'routes.0.match: does not apply to Host a.example: route r1 matches the path there, and checks differently',
     ]);
   });
 
@@ -97,7 +97,7 @@ describe('sidegate check warns', () => {
 describe('sidegate check notes', () => {
   test('how a protected route inside an open one is separated from it', () => {
     expect(toNotes(`match: { pathPrefix: /admin, methods: [GET] }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)).toEqual([
-      'route r0 is inside route r1, whose gates differ: a path that an app may interpret as /admin is rejected (400 ambiguous_target); methods other than GET, HEAD are rejected (405); functions of its pages that the app runs for any path (server actions) are open to clients of route r1',
+      'routes r0 and r1 overlap but check differently: other spellings of /admin get 400 (ambiguous_target); methods other than GET, HEAD get 405; functions of its pages that the app runs for any path (server actions) are open to clients of route r1',
     ]);
   });
 
@@ -105,7 +105,7 @@ describe('sidegate check notes', () => {
     const webhook = 'webhook: { keys: [{ name: k, secret: { env: K } }] }';
     const open = `match: { pathPrefix: / }, ${ALL}`;
     const below =
-      /; paths below it select route r1: if the app runs the same handler for them \(app\.use in Express\), write pathPrefix$/;
+      /; paths below it go to route r1: if the app runs the same handler for them \(app\.use in Express\), write pathPrefix$/;
     expect(toNotes(`match: { path: /hook }, ${webhook}`, open)[0]).toMatch(below);
     expect(toNotes(`match: { path: /index.php/hook }, ${webhook}`, open)[0]).toMatch(below);
     // Paths below a script are rejected.
@@ -196,7 +196,7 @@ describe('routes that only their hosts separate', () => {
     const notes = describeNeighbors(config?.routes ?? []);
     expect(notes).toHaveLength(3);
     expect(notes[0]).toBe(
-      'route r0 is separated from route r1, whose gates differ, only by its Host: with the Host of that route and of 1 more, the same path reaches the same app, which must distinguish hosts',
+      'route r0 is separated from route r1, which checks differently, only by its Host: with the Host of that route and of 1 more, the same path reaches the same app, which must distinguish hosts',
     );
   });
 });

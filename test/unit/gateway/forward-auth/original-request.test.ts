@@ -81,11 +81,7 @@ describe('an original request is unclear', () => {
     ['with a scheme that is none of HTTP', { 'X-Forwarded-Proto': 'ftp' }, 'x-forwarded-proto is not a valid scheme'],
     ['with a URL that is not absolute', { 'X-Original-URL': '/admin' }, 'x-original-url is not absolute'],
     ['with a URL without a path', { 'X-Original-URL': 'https://a' }, 'x-original-url is not absolute'],
-    [
-      'with a URI that is not in origin-form',
-      { 'X-Forwarded-Uri': 'http://a/b' },
-      'the target is not in origin-form (RFC 9112 §3.2.1)',
-    ],
+    ['with a URI that is not in origin-form', { 'X-Forwarded-Uri': 'http://a/b' }, 'the target does not start with /'],
     ['with a dot segment', { 'X-Forwarded-Uri': '/a/../b' }, 'the path has a dot segment'],
     ['with a fragment', { 'X-Forwarded-Uri': '/a#b' }, 'the target has a fragment'],
     ['with a control in the path', { 'X-Forwarded-Uri': '/a%00b' }, 'the path has an encoded control byte'],

@@ -124,7 +124,7 @@ describe('draining', () => {
     const drained = settlements.drain(2_000);
     await clock.advance(2_000);
     await drained;
-    expect(lost).toEqual(['k: the gate stopped before the store came back']);
+    expect(lost).toEqual(['k: sidegate stopped before the store came back']);
   });
 
   test('with nothing pending ends at once', async () => {
