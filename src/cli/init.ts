@@ -4,7 +4,7 @@ import { existsSync, lstatSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { Document, isMap, isSeq, stringify } from 'yaml';
-import { usageError } from '../core/errors.ts';
+import { SidegateError, usageError } from '../core/errors.ts';
 import { onceEvent } from '../core/safe-events.ts';
 import type { SchemeDescription } from '../verify/schemes/description.ts';
 import { checkFile } from './check.ts';
@@ -78,16 +78,22 @@ export async function initFolder(folder: string, options: InitOptions, io: Io): 
     if (lstatSync(join(folder, each.path), { throwIfNoEntry: false }) !== undefined)
       throw usageError(`${join(folder, each.path)} exists: remove it, or name another folder`);
   for (const file of files) write(folder, file, io);
-  for (const { text: secret, ...file } of secrets)
-    if (secret !== undefined) write(folder, { ...file, text: secret }, io, OWNER_ONLY);
-  // The folder is often that of an app: its secrets must not get into the repository.
-  const ignored = 'secrets/.gitignore';
-  if (secrets.length > 0 && !existsSync(join(folder, ignored))) write(folder, { path: ignored, text: '*\n' }, io);
+  writeSecrets(folder, secrets, io);
   for (const { path: secret, holds } of secrets)
     if (holds !== undefined) io.stdout(`next: ${join(folder, secret)} must hold ${holds}\n`);
   const placeholders = PLACEHOLDERS.filter((each) => text.includes(each));
   if (placeholders.length > 0) io.stdout(`next: replace ${placeholders.join(' and ')} in ${join(folder, path)}\n`);
-  return checkFile(join(folder, path), { format: 'text', ...(isInPod && IN_A_POD) }, io);
+  const code = await checkFile(join(folder, path), { format: 'text', ...(isInPod && IN_A_POD) }, io);
+  if (code === 0 && answers.deploy === 'none')
+    io.stdout(`next: start the app, then sidegate run --config ${join(folder, path)}\n`);
+  return code;
+}
+
+function writeSecrets(folder: string, secrets: readonly SecretFile[], io: Io): void {
+  for (const { text, ...file } of secrets) if (text !== undefined) write(folder, { ...file, text }, io, OWNER_ONLY);
+  // The folder is often that of an app: its secrets must not get into the repository.
+  const path = 'secrets/.gitignore';
+  if (secrets.length > 0 && !existsSync(join(folder, path))) write(folder, { path, text: '*\n' }, io);
 }
 
 function write(folder: string, { path, text }: NewFile, io: Io, mode?: number): void {
@@ -104,16 +110,28 @@ async function toAnswers(folder: string, { sender, app, redis, deploy }: InitOpt
   const found = findApp(folder);
   const url = `http://127.0.0.1:${found?.port ?? DEFAULT_PORT}`;
   const terminal = io.stdin.isTTY === true ? openTerminal(io) : undefined;
-  const ask = async (question: string, fallback: string): Promise<string> =>
-    (await terminal?.ask(`${question} [${fallback === '' ? 'none' : fallback}]: `)) || fallback;
+  // A terminal asks again after a wrong answer; without one, the default is used.
+  const ask = async <T>(question: string, fallback: string, parse: (answer: string) => T): Promise<T> => {
+    for (;;) {
+      const answer = (await terminal?.ask(`${question} [${fallback === '' ? 'none' : fallback}]: `)) || fallback;
+      try {
+        return parse(answer);
+      } catch (thrown) {
+        if (terminal === undefined || !(thrown instanceof SidegateError)) throw thrown;
+        io.stderr(`${thrown.message}\n`);
+      }
+    }
+  };
   try {
-    const names = sender?.join(',') ?? (await ask('Senders, separated by commas', 'standard-webhooks'));
     const because = found === undefined ? '' : `, which looks like ${found.title}`;
     return {
-      senders: [...new Set(names.split(',').map((name) => name.trim()))].map(toSender),
-      app: toUrl(app ?? (await ask(`URL of the app${because}`, url))),
-      redis: toRedis(redis ?? (await ask('URL of Redis, which several replicas need', ''))),
-      deploy: toDeployment(deploy ?? (await ask(`How it will run (${DEPLOYMENTS.join(', ')})`, 'none'))),
+      senders: sender ? toSenders(sender.join(',')) : await ask('Senders, separated by commas', 'standard-webhooks', toSenders),
+      app: app === undefined ? await ask(`URL of the app${because}`, url, toUrl) : toUrl(app),
+      redis: redis === undefined ? await ask('URL of Redis, which several replicas need', '', toRedis) : toRedis(redis),
+      deploy:
+        deploy === undefined
+          ? await ask(`How it will run (${DEPLOYMENTS.join(', ')})`, 'none', toDeployment)
+          : toDeployment(deploy),
     };
   } finally {
     terminal?.close();
@@ -141,6 +159,10 @@ function findApp(folder: string): { readonly title: string; readonly port: numbe
   const contains = (file: string, pattern: RegExp): boolean =>
     existsSync(join(folder, file)) && pattern.test(readNamedSync(join(folder, file)).toString('utf8'));
   return APPS.find(({ files, pattern }) => files.some((file) => contains(file, pattern)));
+}
+
+function toSenders(names: string): SchemeDescription[] {
+  return [...new Set(names.split(',').map((name) => name.trim()))].map(toSender);
 }
 
 function toSender(name: string): SchemeDescription {

@@ -70,7 +70,9 @@ describe('sidegate init', () => {
   test('asks on a terminal for what no option has, and checks what it wrote', () => {
     const path = newFolder({ 'package.json': '{"dependencies":{"express":"^5"}}' });
     const command = [process.execPath, LAUNCHER, 'init', path];
-    const { stdout, status } = runOnTerminal(command, { answers: 'stripe, github\r|\r|\r|compose\r' });
+    const { stdout, status } = runOnTerminal(command, { answers: 'strype\r|stripe, github\r|\r|\r|compos\r|compose\r' });
+    expect(stdout).toContain('unknown scheme. Did you mean stripe?');
+    expect(stdout).toContain('--deploy is one of none, compose, systemd, kubernetes, not compos');
     expect(stdout).toContain('which looks like Express [http://127.0.0.1:3000]:');
     expect(stdout).toContain(`${join(path, 'gate.yaml')}: `);
     expect({ status, names: parse(read(path, 'gate.yaml')).routes.map(({ name }: { name: string }) => name) }).toEqual({
@@ -78,6 +80,12 @@ describe('sidegate init', () => {
       names: ['stripe', 'github'],
     });
     expect(existsSync(join(path, 'compose.yaml'))).toBe(true);
+  });
+
+  test('says how to start what it wrote', async () => {
+    const path = newFolder();
+    const { stdout } = await runCommand(['init', path, '--sender', 'github']);
+    expect(stdout.split('\n').at(-2)).toBe(`next: start the app, then sidegate run --config ${join(path, 'gate.yaml')}`);
   });
 
   test('ends if the terminal is closed, and writes nothing', () => {
