@@ -20,4 +20,7 @@ app.post('/hooks/slack', express.json(), (request, response) => {
 app.get('/', (_request, response) => response.send('welcome\n'));
 
 // Loopback only: otherwise clients could reach the app without sidegate.
-app.listen(3000, '127.0.0.1', () => console.log('app is ready'));
+app.listen(3000, '127.0.0.1', (error) => {
+  if (error) throw error; // for example, another process uses the port
+  console.log('app is ready');
+});
