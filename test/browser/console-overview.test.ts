@@ -36,6 +36,7 @@ test('the overview shows rates, reasons, times, clock differences and keys of ea
   await ui.page.keyboard.press('Home');
   await route.locator('.cursor').waitFor({ state: 'attached' });
   expect(await route.locator('figcaption').innerText()).not.toBe(newest);
+  await ui.page.getByText('The last minute, worst route first').waitFor();
   expect(await ui.page.getByRole('row', { name: 'All routes' }).innerText()).toMatch(/25 % 1/);
   await route.getByRole('link', { name: 'billing' }).click();
   await ui.page.getByRole('heading', { name: 'Deliveries' }).waitFor();

@@ -84,11 +84,12 @@ function RouteTable({ routes, replicas, shown, onShow }: TableProps): JSX.Elemen
     for (const name of ['perSecond', 'requests', 'failed', 'rejected'] as const) total[name] += lastMinutes[name];
     total.seconds = Math.max(total.seconds, lastMinutes.seconds);
   }
+  const minutes = Math.max(1, Math.round(total.seconds / 60));
   return (
     <table class="list routes">
       <caption>
-        The last {Math.max(1, Math.round(total.seconds / 60))} minutes{replicas > 1 && ` of ${replicas} replicas`}, worst route
-        first
+        The last {minutes === 1 ? 'minute' : `${minutes} minutes`}
+        {replicas > 1 && ` of ${replicas} replicas`}, worst route first
       </caption>
       <thead>
         <tr>
