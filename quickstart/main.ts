@@ -115,7 +115,7 @@ async function startGate(file: string): Promise<RunningGate | undefined> {
     for (const problem of ready.problems) console.error(formatProblem(problem));
     return undefined;
   }
-  const logger = createLogger({ level: 'warn', version: 'quickstart' });
+  const logger = createLogger({ level: 'error', version: 'quickstart' });
   const gate = new Gate(ready, { file, clock: systemClock, logger, version: 'quickstart' });
   try {
     const { data, admin, provider } = await gate.start();
