@@ -234,7 +234,7 @@ export class StoredRegistry implements EndpointRegistry {
     });
   }
 
-  /** What a new or changed endpoint has no room in: what is accepted has to fit into the heap at the next start, beside that of other tenants. */
+  /** Names the part without room for a new or changed endpoint: what is accepted has to fit into the heap at the next start. */
   findFull(id: string, record: EndpointRecord): 'heap' | 'tenant' | undefined {
     return this.#memory.findFull(this.#stored.get(id), this.#encode(id, record));
   }
