@@ -2,7 +2,7 @@
 import type { Config } from '../config/schema/config.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../config/sources/watch.ts';
 import { toErrorText } from '../core/errors.ts';
-import { error, formatProblem, type LocatedProblem, locate, type Problem } from '../core/problem.ts';
+import { error, type LocatedProblem, locate, type Problem, toLogFields } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { type PreparedConfig, type PrepareResult, prepare } from './check.ts';
 import type { GateContext } from './context.ts';
@@ -119,7 +119,7 @@ export class ConfigReloads {
       await this.watch(next.seen);
       await reloadTls(undefined, toReloadParts());
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
-      for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+      for (const problem of next.problems) logger.warn('config_warning', toLogFields(problem));
       return true;
     } catch (thrown) {
       return this.#reject([locate(error([], toErrorText(thrown)), file)]);
@@ -133,7 +133,7 @@ export class ConfigReloads {
 
   #reject(problems: readonly LocatedProblem[]): false {
     this.#parts.reloads.fail(problems);
-    for (const problem of problems) this.#parts.context.logger.error('config_reload_failed', { problem: formatProblem(problem) });
+    for (const problem of problems) this.#parts.context.logger.error('config_reload_failed', toLogFields(problem));
     return false;
   }
 

@@ -9,7 +9,7 @@ import type { Overrides } from '../config/load/overrides.ts';
 import type { Config } from '../config/schema/config.ts';
 import { systemClock } from '../core/clock.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
-import { formatProblem } from '../core/problem.ts';
+import { toLogFields } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { createFullCollector, setServiceFlags } from '../http/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
@@ -60,7 +60,7 @@ export async function runGate(file: string, given: Overrides, io: Io, logFormat:
     others?.flushNow();
     logger.flushNow();
   });
-  for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+  for (const problem of ready.problems) logger.warn('config_warning', toLogFields(problem));
   const problem = findOpenFilesProblem(config, readLimits());
   if (problem !== undefined) logger.warn('config_warning', { problem });
   const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision(), others });

@@ -78,6 +78,14 @@ export function formatProblem(problem: LocatedProblem): string {
   return format(problem, String);
 }
 
+/** The same for a line of the log. */
+export function toLogFields({ hint, ...problem }: LocatedProblem): {
+  readonly problem: string;
+  readonly hint: string | undefined;
+} {
+  return { problem: formatProblem(problem), hint };
+}
+
 /** The same for a terminal: with the severity formatted by `paint`, and an `excerpt` of the file (config/load/excerpt.ts). */
 export function formatShownProblem(
   problem: LocatedProblem,
