@@ -80,13 +80,13 @@ function withCredentials(command: Command, section: 'provider' | 'admin'): Comma
 }
 
 /** Runs a command of the provider's API. */
-export function runProviderCommand(name: string, options: ProviderOptions, io: Io, run: RunWithClient): Promise<number> {
-  return runWithClient(name, toProviderTarget, options, io, run);
+export function runProviderCommand(options: ProviderOptions, io: Io, run: RunWithClient): Promise<number> {
+  return runWithClient(toProviderTarget, options, io, run);
 }
 
 /** Runs a command of the console API. */
-export function runAdminCommand(name: string, options: AdminOptions, io: Io, run: RunWithClient): Promise<number> {
-  return runWithClient(name, toAdminTarget, options, io, run);
+export function runAdminCommand(options: AdminOptions, io: Io, run: RunWithClient): Promise<number> {
+  return runWithClient(toAdminTarget, options, io, run);
 }
 
 function toProviderTarget({ provider, admin }: ProviderOptions): ApiTarget {
@@ -102,7 +102,6 @@ function toAdminTarget({ admin }: Pick<AdminOptions, 'admin'>): ApiTarget {
 
 /** Reports failures of the API. */
 async function runWithClient<O extends ApiOptions>(
-  name: string,
   toTarget: (options: O) => ApiTarget,
   options: O,
   io: Io,
@@ -118,7 +117,7 @@ async function runWithClient<O extends ApiOptions>(
   } catch (thrown) {
     if (!(thrown instanceof ApiFailure)) throw thrown;
     // Servers, and through them their clients, decide parts of the text.
-    io.stderr(`sidegate ${name}: ${thrown.message.split('\n').map(toPrintable).join('\n')}\n`);
+    io.stderr(`sidegate: ${thrown.message.split('\n').map(toPrintable).join('\n')}\n`);
     return EXIT.failed;
   }
 }

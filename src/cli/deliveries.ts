@@ -11,13 +11,11 @@ import { type FilterOptions, parseDeliveryId, toDeliveryPath, toFilter, withFilt
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
-const NAME = 'deliveries';
-
 /** Adds the commands. */
 export function addDeliveries(program: Command, io: Io, setExit: (code: number) => void): void {
-  const group = program.command(NAME).description('list, show and repair the deliveries of a running provider');
+  const group = program.command('deliveries').description('list, show and repair the deliveries of a running provider');
   const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
-    runProviderCommand(NAME, options, io, action).then(setExit);
+    runProviderCommand(options, io, action).then(setExit);
   withFormat(withFilter(withOutgoing(group.command('list').description('list deliveries, newest event first'))))
     .option('--state <state>', 'waiting, delivered, dead or skipped; repeatable', COLLECT)
     .option('--limit <number>', 'maximum number of deliveries', '50')
@@ -192,7 +190,7 @@ async function repairOne(action: RepairVerb, id: string, client: ApiClient, io: 
   if (last.done !== true) return reportEnd(last, io);
   const { done, unchanged } = ACTIONS[action];
   if (last.changed > 0) io.stdout(`${done} ${shown}\n`);
-  else io.stderr(`sidegate deliveries: ${shown} ${unchanged}, or does not exist\n`);
+  else io.stderr(`sidegate: ${shown} ${unchanged}, or does not exist\n`);
   return last.changed > 0 ? EXIT.ok : EXIT.failed;
 }
 
@@ -235,9 +233,7 @@ async function follow(action: RepairVerb, body: object, client: ApiClient, io: I
 
 function reportEnd({ changed, total, error }: RepairLine, io: Io): number {
   const why = error === undefined ? '' : `: ${toPrintable(String(error))}`;
-  io.stderr(
-    `sidegate deliveries: the command ended after ${changed} of ${toDeliveries(total)}${why}; run it again to continue\n`,
-  );
+  io.stderr(`sidegate: the command ended after ${changed} of ${toDeliveries(total)}${why}; run it again to continue\n`);
   return EXIT.failed;
 }
 

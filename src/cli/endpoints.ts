@@ -24,16 +24,15 @@ interface SettingOptions extends SecretArguments {
   readonly settings?: string;
 }
 
-const NAME = 'endpoints';
 const PATH = '/endpoints';
 
 /** Adds the commands. */
 export function addEndpoints(program: Command, io: Io, setExit: SetExit): void {
-  const group = program.command(NAME).description('list, show and change the endpoints of a running provider');
+  const group = program.command('endpoints').description('list, show and change the endpoints of a running provider');
   const addChange = (name: string, description: string): Command => withProvider(group.command(name).description(description));
   const add = (name: string, description: string): Command => withConsole(addChange(name, description));
   const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
-    runProviderCommand(NAME, options, io, action).then(setExit);
+    runProviderCommand(options, io, action).then(setExit);
   withFormat(add('list', 'list all endpoints')).action((options) => run(options, (client) => list(client, options, io)));
   withFormat(add('show', 'show the settings of an endpoint').argument('<id>')).action((id, options) =>
     run(options, (client) => show(client, id, options, io)),

@@ -12,13 +12,11 @@ import { type EventFilterOptions, toFilter, withEventFilter } from './delivery-o
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
-const NAME = 'events';
-
 /** Adds the commands. */
 export function addEvents(program: Command, io: Io, setExit: (code: number) => void): void {
-  const group = program.command(NAME).description('list the events of a running provider, and erase their payloads');
+  const group = program.command('events').description('list the events of a running provider, and erase their payloads');
   const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
-    runProviderCommand(NAME, options, io, action).then(setExit);
+    runProviderCommand(options, io, action).then(setExit);
   withFormat(withEventFilter(withProvider(group.command('list').description('list events, newest first'))))
     .option('--endpoint <id>', 'only events with a delivery to this endpoint')
     .option('--state <state>', 'only events with a delivery that is waiting, delivered, dead or skipped; repeatable', COLLECT)

@@ -55,9 +55,7 @@ export async function forgetId(
     return report(await post({ url, token, ca, timeout }, options.id), `${options.id} on ${options.route}`, io);
   } catch (thrown) {
     const why = (thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown);
-    io.stderr(
-      `sidegate forget: no response from ${url.host}: ${why}; check that sidegate is running and that this is its admin port\n`,
-    );
+    io.stderr(`sidegate: no response from ${url.host}: ${why}; check that sidegate is running and that this is its admin port\n`);
     return EXIT.failed;
   }
 }
@@ -66,7 +64,7 @@ function report({ status, text }: ForgetResponse, forgotten: string, io: Io): nu
   const was = status === 200 ? toState(text) : undefined;
   const meaning = MEANINGS.get(was);
   if (meaning === undefined) {
-    io.stderr(`sidegate forget: ${status} ${toPrintable(text.trimEnd())}\n`);
+    io.stderr(`sidegate: ${status} ${toPrintable(text.trimEnd())}\n`);
     return EXIT.failed;
   }
   io.stdout(`${toPrintable(`${forgotten}: ${was}`)}\n${meaning}\n`);

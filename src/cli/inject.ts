@@ -51,7 +51,7 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
   }
   if (results.includes('denied')) return EXIT.failed;
   const injected = results.filter((result) => typeof result === 'object');
-  if (results.length === 0) io.stderr('sidegate inject: the input contains no pods or pod templates\n');
+  if (results.length === 0) io.stderr('sidegate: the input contains no pods or pod templates\n');
   io.stdout(print(options, manifests, injected));
   const values = manifests.map((manifest) => manifest.toValue());
   for (const bypass of findBypasses(values, context)) io.stderr(`${bypass}\n`);

@@ -37,7 +37,7 @@ function parseInjectorOptions(args: readonly string[], name: string, io: Io): In
     if (values.config !== undefined) return { config: values.config, kubeconfig: values.kubeconfig, context: values.context };
     io.stderr(`sidegate: ${name} needs --config FILE\n`);
   } catch (thrown) {
-    io.stderr(`sidegate: ${name}: ${describeArgument(thrown, Object.keys(options))}\n`);
+    io.stderr(`sidegate: ${describeArgument(thrown, Object.keys(options))}\n`);
   }
   return EXIT.usage;
 }

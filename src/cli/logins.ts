@@ -9,20 +9,21 @@ import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api
 import { formatTable } from './api-output.ts';
 import { EXIT, type Io } from './io.ts';
 
-const NAME = 'logins';
 const SECOND = 1_000;
 
 /** Adds the commands. */
 export function addLogins(program: Command, io: Io, setExit: (code: number) => void): void {
-  const group = program.command(NAME).description('show clients with failed logins at a running sidegate, and lift their bans');
+  const group = program
+    .command('logins')
+    .description('show clients with failed logins at a running sidegate, and lift their bans');
   withFormat(withAdmin(group.command('list').description('list clients with recent failed logins, and their bans'))).action(
-    async (options) => setExit(await runAdminCommand(NAME, options, io, (client) => list(client, options, io))),
+    async (options) => setExit(await runAdminCommand(options, io, (client) => list(client, options, io))),
   );
   withAdmin(group.command('release').description('forget the failed logins of a client or a user, and lift the ban'))
     .requiredOption('--realm <realm>', 'the realm, as sidegate logins list shows it')
     .option('--client <address>', 'an address of the banned client; its whole network is released')
     .option('--name <user>', 'the user who is banned')
-    .action(async (options) => setExit(await runAdminCommand(NAME, options, io, (client) => release(client, options, io))));
+    .action(async (options) => setExit(await runAdminCommand(options, io, (client) => release(client, options, io))));
 }
 
 async function list(client: ApiClient, { format }: AdminOptions, io: Io): Promise<number> {

@@ -78,7 +78,7 @@ function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): R
   try {
     return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;
   } catch (thrown) {
-    io.stderr(`sidegate: ${command}: ${describeArgument(thrown, Object.keys(options))}\n`);
+    io.stderr(`sidegate: ${describeArgument(thrown, Object.keys(options))}\n`);
     return undefined;
   }
 }

@@ -9,7 +9,6 @@ import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api
 import { formatMembers, formatTable } from './api-output.ts';
 import { EXIT, type Io } from './io.ts';
 
-const NAME = 'overview';
 const HASH_LENGTH = 12;
 /** Other replicas look every two seconds whether a console is open. */
 const SHARED_AFTER_MS: Milliseconds = 3_000;
@@ -17,10 +16,10 @@ const SHARED_AFTER_MS: Milliseconds = 3_000;
 /** Adds the command. */
 export function addOverview(program: Command, io: Io, setExit: (code: number) => void): void {
   withFormat(
-    withAdmin(program.command(NAME)).description(
+    withAdmin(program.command('overview')).description(
       'show the config, the store and the routes of a running sidegate; exit 1 if its last reload failed or its store is down',
     ),
-  ).action(async (options) => setExit(await runAdminCommand(NAME, options, io, (client) => show(client, options, io))));
+  ).action(async (options) => setExit(await runAdminCommand(options, io, (client) => show(client, options, io))));
 }
 
 async function show(client: ApiClient, { format }: AdminOptions, io: Io): Promise<number> {

@@ -82,7 +82,7 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
     parallel,
   });
   if ('unreachable' in result) {
-    io.stderr(`sidegate probe: no response from ${target.url.host} (${target.addresses.join(', ')}): ${result.unreachable}\n`);
+    io.stderr(`sidegate: no response from ${target.url.host} (${target.addresses.join(', ')}): ${result.unreachable}\n`);
     return EXIT.usage;
   }
   const text = render(result, format, options.output === undefined && io.isColored === true);

@@ -89,6 +89,10 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addForKubernetes(program, io, setExit);
   addCompletion(program, io);
   for (const [words, lines] of Object.entries(EXAMPLES)) findCommand(program, words).addHelpText('after', toExampleText(lines));
+  for (const group of program.commands.filter(({ commands }) => commands.length > 0)) {
+    const lines = group.commands.flatMap((each) => EXAMPLES[`${group.name()} ${each.name()}`]?.[0] ?? []);
+    group.addHelpText('after', toExampleText(lines));
+  }
   return program;
 }
 

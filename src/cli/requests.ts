@@ -17,7 +17,6 @@ import { EXIT, type Io } from './io.ts';
 /** Requests without a route, and those of the forward proxy; no config can have such a name. */
 const SPECIAL: readonly string[] = ['_unmatched', '_proxy'];
 
-const NAME = 'requests';
 const PATH = '/deliveries';
 const REQUEST_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** Of a line, so that the columns of most are aligned: the longest outcome, and most names of routes. */
@@ -27,7 +26,7 @@ const NONE = '-';
 
 /** Adds the commands. */
 export function addRequests(program: Command, io: Io, setExit: (code: number) => void): void {
-  const group = program.command(NAME).description('show recent requests to a running sidegate, and why each was rejected');
+  const group = program.command('requests').description('show recent requests to a running sidegate, and why each was rejected');
   withFormat(withAdmin(group.command('list').description('list recent requests, newest first')))
     .option('--route <name>', 'only requests of this route; _unmatched for those without a route')
     .option('--outcome <outcome>', `${OUTCOMES.slice(0, -1).join(', ')} or ${OUTCOMES.at(-1)}; repeatable`, COLLECT)
@@ -40,12 +39,12 @@ export function addRequests(program: Command, io: Io, setExit: (code: number) =>
     .option('--to <time>', 'only requests that arrived before then')
     .option('--limit <number>', 'maximum number of requests', '50')
     .option('--follow', 'then show further requests as they finish, newest last, until interrupted')
-    .action(async (options) => setExit(await runAdminCommand(NAME, options, io, (client) => list(client, options, io))));
+    .action(async (options) => setExit(await runAdminCommand(options, io, (client) => list(client, options, io))));
   withFormat(
     withAdmin(group.command('show').description('show one request: its stages, headers and the finding of the analysis')),
   )
     .argument('<id>', 'ID of the request, or of its event')
-    .action(async (id, options) => setExit(await runAdminCommand(NAME, options, io, (client) => show(client, id, options, io))));
+    .action(async (id, options) => setExit(await runAdminCommand(options, io, (client) => show(client, id, options, io))));
 }
 
 async function list(
@@ -303,7 +302,7 @@ class Follower {
   }
 
   #note(text: string): void {
-    this.#io.stderr(`sidegate requests: ${toPrintable(text)}\n`);
+    this.#io.stderr(`sidegate: ${toPrintable(text)}\n`);
   }
 }
 

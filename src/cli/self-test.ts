@@ -52,13 +52,13 @@ export async function testGate(
   try {
     await app.listen();
   } catch (thrown) {
-    io.stderr(`sidegate self-test: cannot listen as the app at ${options.app}: ${toErrorText(thrown)}\n`);
+    io.stderr(`sidegate: cannot listen as the app at ${options.app}: ${toErrorText(thrown)}\n`);
     return EXIT.failed;
   }
   try {
     if (!(await isListening(url, waitMs))) {
       io.stderr(
-        `sidegate self-test: nothing listens at ${url.host} after ${options.wait}; check that the pod has the sidecar, and that this is its port\n`,
+        `sidegate: nothing listens at ${url.host} after ${options.wait}; check that the pod has the sidecar, and that this is its port\n`,
       );
       return EXIT.failed;
     }

@@ -43,7 +43,7 @@ export async function sendDelivery(
     if (result.body !== '') io.stdout(toPrintableLines(`\n${result.body.slice(0, MAX_PRINTED_LENGTH).trimEnd()}\n`));
     return result.status >= 200 && result.status < 300 ? EXIT.ok : EXIT.failed;
   } catch (thrown) {
-    io.stderr(`sidegate send: no response from ${url.host}: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}\n`);
+    io.stderr(`sidegate: no response from ${url.host}: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}\n`);
     return EXIT.failed;
   }
 }

@@ -94,7 +94,7 @@ describe('the connection to the admin port', () => {
       code: 1,
       stdout: '',
       stderr:
-        'sidegate requests: no response from http://127.0.0.1:1: ECONNREFUSED; check that sidegate runs, that a port-forward to its admin port is open, and --admin\n',
+        'sidegate: no response from http://127.0.0.1:1: ECONNREFUSED; check that sidegate runs, that a port-forward to its admin port is open, and --admin\n',
     });
     const responses: [string, number, string, string][] = [
       ['<html>', 200, 'text/html', 'is not the admin port of sidegate'],

@@ -69,8 +69,7 @@ describe('sidegate requests', () => {
     expect(await call(['requests', 'list', '--route', 'bilings'])).toEqual({
       code: 1,
       stdout: '',
-      stderr:
-        'sidegate requests: no route is named bilings; did you mean billing? The routes are billing, orders, _unmatched, _proxy\n',
+      stderr: 'sidegate: no route is named bilings; did you mean billing? The routes are billing, orders, _unmatched, _proxy\n',
     });
     expect(await callHere(['requests', 'list', '--route', 'orders'])).toMatchObject({
       code: 0,

@@ -68,14 +68,14 @@ describe('sidegate forget', () => {
     await start({ token: TOKEN_FROM });
     expect(await forget(...toArgs('x', 'none'), ...admin())).toMatchObject({
       status: 1,
-      stderr: 'sidegate forget: 404 no route has this name; routes that remember IDs: billing\n',
+      stderr: 'sidegate: 404 no route has this name; routes that remember IDs: billing\n',
     });
     rmSync(join(gate.folder, 'token'));
     writeFileSync(join(gate.folder, 'other'), 'f'.repeat(32));
     gate.writeConfig({ admin: { token: { secret: { file: 'other' } } }, routes: [toRoute(app.port)] });
     expect(await forget(...toArgs('x'), ...admin())).toMatchObject({
       status: 1,
-      stderr: 'sidegate forget: 401 this is not the token of admin.token\n',
+      stderr: 'sidegate: 401 this is not the token of admin.token\n',
     });
   });
 
@@ -101,7 +101,7 @@ describe('sidegate forget', () => {
     const port = await findFreePort();
     expect(await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`)).toMatchObject({
       status: 1,
-      stderr: `sidegate forget: no response from 127.0.0.1:${port}: ECONNREFUSED; check that sidegate is running and that this is its admin port\n`,
+      stderr: `sidegate: no response from 127.0.0.1:${port}: ECONNREFUSED; check that sidegate is running and that this is its admin port\n`,
     });
   });
 

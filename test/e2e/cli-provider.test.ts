@@ -132,7 +132,7 @@ describe('sidegate endpoints', () => {
     const rotated = await call('endpoints', 'rotate', 'e', '--grace', '1h', '--secret-file', secretFile);
     expect(rotated.stdout).toBe(`${SECRET_TEXT}\n`);
     expect((await call('endpoints', 'disable', 'e')).stdout).toBe('e is disabled\n');
-    expect((await call('endpoints', 'test', 'e')).stderr).toBe('sidegate endpoints: the endpoint is disabled: enable it first\n');
+    expect((await call('endpoints', 'test', 'e')).stderr).toBe('sidegate: the endpoint is disabled: enable it first\n');
     expect((await call('endpoints', 'enable', 'e')).stdout).toContain('deliveries retry --endpoint e --state skipped');
     const sent = await call('endpoints', 'test', 'e');
     const [, id] = /show (\S+)$/.exec(sent.stdout.trimEnd()) ?? [];
@@ -142,7 +142,7 @@ describe('sidegate endpoints', () => {
     expect(await call('endpoints', 'delete', 'e')).toEqual({
       code: 1,
       stdout: '',
-      stderr: 'sidegate endpoints: there is no endpoint with this ID\n',
+      stderr: 'sidegate: there is no endpoint with this ID\n',
     });
   });
 
@@ -151,7 +151,7 @@ describe('sidegate endpoints', () => {
     const { code, stderr } = await call('endpoints', 'create', '--url', 'https://a.example', '--event', 'a b', '--tenant', 'c d');
     expect(code).toBe(1);
     expect(stderr.trimEnd().split('\n')).toEqual([
-      expect.stringMatching(/^sidegate endpoints: events\[0\]: /),
+      expect.stringMatching(/^sidegate: events\[0\]: /),
       expect.stringMatching(/^ {2}tenant: /),
     ]);
     expect((await call('endpoints', 'create')).stderr).toBe('sidegate: missing option: --url URL, or url in --settings\n');
@@ -195,7 +195,7 @@ describe('sidegate deliveries', () => {
     expect((await call('deliveries', 'retry', 'e0~acme')).stdout).toBe('retrying e0~acme\n');
     expect((await call('deliveries', 'cancel', 'e0~acme')).stdout).toBe('canceled e0~acme\n');
     const again = await call('deliveries', 'cancel', 'e0~acme');
-    expect([again.code, again.stderr]).toEqual([1, 'sidegate deliveries: e0~acme does not wait, or does not exist\n']);
+    expect([again.code, again.stderr]).toEqual([1, 'sidegate: e0~acme does not wait, or does not exist\n']);
     expect((await call('deliveries', 'purge', 'e0~acme')).stdout).toBe('purged e0~acme\n');
     expect((await call('deliveries', 'retry', 'e0~acme', '--endpoint', 'acme')).code).toBe(2);
     expect((await call('deliveries', 'retry', 'e0~acme', '--dry-run')).code).toBe(2);
@@ -239,7 +239,7 @@ describe('sidegate deliveries', () => {
     const why = 'as their endpoint does not exist, is disabled, or has another tenant';
     expect([code, stdout]).toEqual([0, `retrying 0 deliveries; 3 more cannot be sent, ${why}\n`]);
     const rejected = await call('deliveries', 'retry', '--endpoint', 'acme', '--yes');
-    expect([rejected.code, rejected.stderr]).toEqual([1, 'sidegate deliveries: the endpoint is disabled: enable it first\n']);
+    expect([rejected.code, rejected.stderr]).toEqual([1, 'sidegate: the endpoint is disabled: enable it first\n']);
   });
 
   test('recovers what was never for an endpoint', async () => {
@@ -361,7 +361,7 @@ describe('the connection to the provider', () => {
     expect(nobody).toEqual({
       code: 1,
       stdout: '',
-      stderr: `sidegate endpoints: no response from http://127.0.0.1:${closed}: ECONNREFUSED; check that sidegate runs with a provider section, and --provider\n`,
+      stderr: `sidegate: no response from http://127.0.0.1:${closed}: ECONNREFUSED; check that sidegate runs with a provider section, and --provider\n`,
     });
     const port = await startServer(createServer((_, response) => void response.end('<html>')));
     expect((await runCommand(['endpoints', 'list', '--provider', `http://127.0.0.1:${port}`])).stderr).toContain(

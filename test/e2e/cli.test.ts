@@ -92,7 +92,7 @@ describe('sidegate sign', () => {
     [['sing'], 'Did you mean sign?'],
     [['check'], 'missing config file: use sidegate check FILE'],
     [['run'], 'sidegate: run needs --config FILE'],
-    [['run', '--confg', 'x'], "sidegate: run: unknown option '--confg'. Did you mean --config?"],
+    [['run', '--confg', 'x'], "sidegate: unknown option '--confg'. Did you mean --config?"],
     [['chek'], "sidegate: unknown command 'chek'. Did you mean check?"],
     [['check', '--format', 'jsno', 'x'], 'sidegate: --format jsno is not one of text, json. Did you mean json?'],
     [['verify', body, '--secret-env', 'CLI_SECRET', '-H', 'nonsense'], "use 'Name: value'"],

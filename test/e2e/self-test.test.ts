@@ -95,15 +95,13 @@ test('a gate that starts later is waited for', async () => {
 test('a missing gate is reported after the wait', async () => {
   const ended = await selfTest(await findFreePort(), await findFreePort(), '--wait', '500ms');
   expect(ended.code).toBe(1);
-  expect(ended.stderr).toMatch(
-    /^sidegate self-test: nothing listens at 127\.0\.0\.1:\d+ after 500ms; check that the pod has the sidecar/,
-  );
+  expect(ended.stderr).toMatch(/^sidegate: nothing listens at 127\.0\.0\.1:\d+ after 500ms; check that the pod has the sidecar/);
 });
 
 test('a port in use, and a missing secret, are reported', async () => {
   const taken = await selfTest(1, app.port);
   expect(taken.code).toBe(1);
-  expect(taken.stderr).toMatch(/^sidegate self-test: cannot listen as the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);
+  expect(taken.stderr).toMatch(/^sidegate: cannot listen as the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);
   const missing = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'http://127.0.0.1:1/', '--secret-file', '/none']);
   expect([missing.code, missing.stderr]).toEqual([2, expect.stringContaining('/none')]);
   const odd = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'localhost', '--secret-file', secretFile]);

@@ -162,11 +162,7 @@ describe('sidegate inject', () => {
 
   test.each(['Service', 'constructor'])('reports that the input contains no pod, but a %s', async (kind) => {
     const { code, stdout, stderr } = await run(`kind: ${kind}\n`);
-    expect([code, stdout, stderr]).toEqual([
-      0,
-      `kind: ${kind}\n`,
-      'sidegate inject: the input contains no pods or pod templates\n',
-    ]);
+    expect([code, stdout, stderr]).toEqual([0, `kind: ${kind}\n`, 'sidegate: the input contains no pods or pod templates\n']);
   });
 
   test('reads several files into one stream', async () => {
