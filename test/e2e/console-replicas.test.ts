@@ -4,6 +4,8 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Overview } from '../../src/admin/console/overview-schemas.ts';
+import { systemClock } from '../../src/core/clock.ts';
+import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -85,6 +87,21 @@ test('the overview of one replica sums the requests of all, also after one has s
   await until(async () => (await read()).replicas.length === 1);
   expect(requestsOf(await read())).toEqual([1, 0]);
 }, 30_000);
+
+test('a console that opens late reads the newest batches of a long stream', async () => {
+  const redis = await startRedis();
+  onTestFinished(() => void redis.stop());
+  const topology = { kind: 'standalone', node: { host: '127.0.0.1', port: redis.port } } as const;
+  const options = { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 500 };
+  const nothing = (): void => undefined;
+  const store = createRedisStore(options, { onUp: nothing, onDown: nothing, onWarning: nothing }, systemClock);
+  onTestFinished(() => store.close());
+  await until(() => store.isUp());
+  for (let i = 0; i < 150; i++) await store.publish('figures', String(i));
+  const read = await store.read('figures', '0');
+  expect(read.map(({ text }) => Number(text))).toEqual(Array.from({ length: 64 }, (_, i) => 86 + i));
+  expect(await store.read('figures', read.at(-1)?.id ?? '')).toEqual([]);
+});
 
 test('requests of a replica that does not have a secret yet are shown without it', async () => {
   const redis = await startRedis();

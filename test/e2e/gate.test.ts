@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, signV1, unixNow } from '../support/deliveries.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
@@ -177,6 +177,10 @@ describe('a request that the route does not accept', () => {
     }
     const answer = await send(gate.port, { headers: omit(headers, 'Content-Type'), body });
     expect([answer.status, answer.headers.accept]).toEqual([415, 'application/json']);
+    const none = await startGate({ routes: [toRoute(app.port, { webhook: { contentTypes: ['none'] } })] });
+    onTestFinished(() => void none.stop());
+    const other = await send(none.port, { headers, body });
+    expect([other.status, other.headers.accept]).toEqual([415, undefined]);
   });
 
   test('is rejected with 400 if it has an unsigned query', async () => {

@@ -71,7 +71,8 @@ export class ReplicaFigures {
     const now = this.#parts.clock.monotonic();
     if (now - this.#sharedAt < RATE_INTERVAL_MS) return;
     this.#sharedAt = now;
-    const routes = [...this.toOwn()].filter(([, { lastMinutes }]) => lastMinutes.requests > 0).slice(0, MAX_RATED_ROUTES);
+    const used = [...this.toOwn()].filter(([, { lastMinutes, lastAt }]) => lastMinutes.requests > 0 || lastAt !== null);
+    const routes = used.slice(0, MAX_RATED_ROUTES);
     await shared.publish('figures', JSON.stringify({ instance: this.#instance, replica: this.#parts.replica, routes }));
   }
 

@@ -135,7 +135,7 @@ class RedisStore implements SeenIds, NewestVersions, Attempts, SharedStreams {
 
   async publish(stream: SharedStream, text: string): Promise<void> {
     const key = this.#prefix + stream;
-    await this.#client.xadd(key, 'MAXLEN', '~', MAX_BATCHES, '*', stream, text);
+    await this.#client.xadd(key, 'MAXLEN', MAX_BATCHES, '*', stream, text);
     await this.#client.pexpire(key, BATCHES_KEPT_MS);
   }
 

@@ -1,6 +1,7 @@
 /** The figures that replicas share for the overview, through a store in memory with a clock of its own. */
 import { expect, test } from 'vitest';
 import { ReplicaFigures } from '../../../src/admin/console/replica-figures.ts';
+import type { RouteRates } from '../../../src/admin/rate-history.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
@@ -11,12 +12,17 @@ function createStore() {
   return { clock, ...createSharedStreams(clock) };
 }
 
-function open({ store, clock }: ReturnType<typeof createStore>, instance: string, routes: readonly string[] = ['billing']) {
+function open(
+  { store, clock }: ReturnType<typeof createStore>,
+  instance: string,
+  routes: readonly string[] = ['billing'],
+  rates?: RouteRates,
+) {
   const journal = new Journal({ size: 1_000, maxBytes: 10_000_000 });
   const figures = new ReplicaFigures(instance, {
     clock,
     journal,
-    rates: { of: () => undefined },
+    rates: { of: () => rates },
     replica: `pod-${instance}`,
     routes: () => routes.map((name) => ({ name })),
     shared: store,
@@ -37,6 +43,16 @@ test('a replica shares its figures every ten seconds, and leaves out routes with
   await share();
   expect(shared.batches).toHaveLength(2);
   expect(JSON.parse(shared.batches[0]?.text ?? '').routes.map(([name]: [string]) => name)).toEqual(['billing']);
+});
+
+test('a route without requests in the last minutes has the time of its last one', async () => {
+  const shared = createStore();
+  const none = { until: 0, accepted: [0], failed: [0], rejected: [0] };
+  const other = open(shared, 'other', ['billing'], none);
+  other.add();
+  await other.share();
+  const [found] = await open(shared, 'own').figures.readOthers();
+  expect(found?.routes.get('billing')).toMatchObject({ lastMinutes: { requests: 0 }, lastAt: expect.any(String) });
 });
 
 test('a replica counts until it shared nothing for 30 seconds, and not at all if it had ended before the console was opened', async () => {

@@ -66,8 +66,8 @@ function compileTypeCheck({
   const contentTypes = accepted.filter((each) => each !== NO_MEDIA_TYPE);
   const acceptsNone = contentTypes.length < accepted.length;
   const unsupported = refuse('unsupported_media_type', 'unsupported_media_type', {
-    detail: `accepted: ${contentTypes.join(', ')}`,
-    accept: contentTypes,
+    detail: `accepted: ${accepted.join(', ')}`,
+    ...(contentTypes.length > 0 && { accept: contentTypes }),
   });
   const essences = new Set(contentTypes.filter((each) => !isExactValue(each)));
   const toBodyCheck = checksBody ? compileBodyCheck(contentTypes) : () => acceptBody;
