@@ -13,7 +13,7 @@ export function paint({ isColored }: { readonly isColored?: boolean }, tone: Ton
 
 /** A terminal could take them for commands, or hide them: control and formatting characters, line separators, lone surrogates. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-const UNPRINTABLE_IN_LINES = /(?![\n\t]|^\r)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+const UNPRINTABLE_IN_LINES = /(?![\n\t]|\r\n|^\r)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 /** JSON escapes the characters below U+0020 itself, and the only ones of them in its text are its line breaks. */
 const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 

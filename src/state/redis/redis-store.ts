@@ -26,8 +26,8 @@ export function createRedisStore(options: RedisStoreOptions, events: RedisStoreE
 }
 
 const NEW: ClaimResult = { state: 'new' };
-/** Of at most 64 KiB each. */
-const MAX_BATCHES = 64;
+/** Of at most 64 KiB each; the figures of a hundred replicas are newer than their interval. */
+const MAX_BATCHES = { deliveries: 64, figures: 128 } as const;
 /** After the last console was closed. */
 const BATCHES_KEPT_MS: Milliseconds = 600_000;
 /** While the store is down. */
@@ -135,13 +135,13 @@ class RedisStore implements SeenIds, NewestVersions, Attempts, SharedStreams {
 
   async publish(stream: SharedStream, text: string): Promise<void> {
     const key = this.#prefix + stream;
-    await this.#client.xadd(key, 'MAXLEN', MAX_BATCHES, '*', stream, text);
+    await this.#client.xadd(key, 'MAXLEN', MAX_BATCHES[stream], '*', stream, text);
     await this.#client.pexpire(key, BATCHES_KEPT_MS);
   }
 
   async read(stream: SharedStream, after: string): Promise<SharedBatch[]> {
     // Inclusive, as Redis 6.0 knows no exclusive ranges.
-    const found = await this.#client.xrange(this.#prefix + stream, after, '+', 'COUNT', MAX_BATCHES + 1);
+    const found = await this.#client.xrange(this.#prefix + stream, after, '+', 'COUNT', MAX_BATCHES[stream] + 1);
     return found.flatMap(([id, [, text = '']]) => (id === after ? [] : [{ id, text }]));
   }
 
