@@ -197,6 +197,15 @@ describe('a request over HTTP/2', () => {
     expect(await ask({ ':path': '/open' })).toMatchObject({ status: 204, text: '' });
   });
 
+  test('ends with its head for a 205, although the app sends content', async () => {
+    await start();
+    for (const fields of [{ 'Content-Length': '5' }, {}]) {
+      app.handler = (_request, response) => response.writeHead(205, fields).end('abcde');
+      const { status, headers, text, code } = await ask({ ':path': '/open' });
+      expect([status, headers['content-length'], text, code]).toEqual([205, '0', '', 0]);
+    }
+  });
+
   test('gets the trailers and early hints of the app', async () => {
     await start();
     onStream = (response) => {

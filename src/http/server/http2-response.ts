@@ -92,6 +92,8 @@ export class Http2Response implements ClientResponse {
 
   writeHead(status: number, _statusText: string | undefined, fields: string[]): void {
     const headers: OutgoingHttpHeaders = { ...this.#preset, ...toHeaders(fields) };
+    // Node ends the stream with this head; the content that an app gives is not sent (RFC 9110 §15.3.6).
+    if (status === constants.HTTP_STATUS_RESET_CONTENT) headers['content-length'] = '0';
     this.#hasLength = headers['content-length'] !== undefined;
     headers[':status'] = status;
     if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#acceptsTrailers });
