@@ -301,6 +301,7 @@ ExecStart=/usr/local/bin/sidegate run --config /etc/sidegate/gate.yaml
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
 User=sidegate
+Environment=MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=32768 MALLOC_TRIM_THRESHOLD_=131072
 MemoryMax=192M
 NoNewPrivileges=yes
 PrivateDevices=yes
