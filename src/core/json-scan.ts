@@ -81,7 +81,7 @@ export function* listMembers(text: Buffer, object: JsonSpan): Generator<JsonMemb
   let at = skipSpace(text, object.from + 1);
   while (text[at] === QUOTE) {
     const end = findStringEnd(text, at + 1) + 1;
-    const name = JSON.parse(text.toString('utf8', at, end)) as string;
+    const name = readString(text, at, end);
     const from = skipSpace(text, skipSpace(text, end) + 1);
     const to = skipValue(text, from);
     yield { name, from: at, value: { from, to } };
@@ -104,6 +104,34 @@ export function* listElements(text: Buffer, array: JsonSpan): Generator<JsonSpan
 export function findMember(text: Buffer, object: JsonSpan, name: string): JsonSpan | undefined {
   for (const member of listMembers(text, object)) if (member.name === name) return member.value;
   return undefined;
+}
+
+/** The value at a path: of members with the same name the last, as parsers take it. Undefined if there is none. In linear time, without a tree of the text. */
+export function findAt(text: Buffer, steps: readonly (string | number)[]): JsonSpan | undefined {
+  let found: JsonSpan | undefined = toWholeSpan(text);
+  for (const step of steps) {
+    if (found === undefined) return undefined;
+    found = typeof step === 'number' ? findElement(text, found, step) : findLastMember(text, found, step);
+  }
+  return found;
+}
+
+function findElement(text: Buffer, array: JsonSpan, index: number): JsonSpan | undefined {
+  let at = 0;
+  for (const element of listElements(text, array)) if (at++ === index) return element;
+  return undefined;
+}
+
+function findLastMember(text: Buffer, object: JsonSpan, name: string): JsonSpan | undefined {
+  let found: JsonSpan | undefined;
+  for (const member of listMembers(text, object)) if (member.name === name) found = member.value;
+  return found;
+}
+
+/** The string in quotes between two offsets. */
+function readString(text: Buffer, from: number, to: number): string {
+  const content = text.toString('utf8', from + 1, to - 1);
+  return content.includes('\\') ? (JSON.parse(`"${content}"`) as string) : content;
 }
 
 /** The closing quote of the string whose content starts at `from`. */

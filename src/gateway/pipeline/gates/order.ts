@@ -1,7 +1,9 @@
 /** Rejects events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
+import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
-import { type JsonPath, readJsonPath } from '../../../core/json-path.ts';
+import type { JsonPath } from '../../../core/json-path.ts';
+import { findAt } from '../../../core/json-scan.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
@@ -49,6 +51,7 @@ interface OrderParts {
   readonly onEvent: (event: OrderEvent) => void;
 }
 
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const STALE: Grant = { claim: undefined, isStale: true, isUnchecked: false };
 
 const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/;
@@ -285,23 +288,36 @@ export class NumberText {
 /** Numbers of up to 15 digits, and exponents of up to two, survive conversion to a double and back (IEEE 754 binary64). */
 const MAY_NOT_FIT = /\d[\d.]{15}|\d[eE][+-]?\d{3}/;
 
-/** The values at the paths, numbers as number or NumberText; all undefined if the content is not JSON in UTF-8. */
+/** In longer texts, errors are not searched for: a parser would need up to 60 times their length. */
+const MAX_PARSED_BYTES = 65_536;
+
+/** The scalars at the paths, numbers as number or NumberText; all undefined if the content is not UTF-8, or is short and not JSON. */
 export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
+  const text = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? body.subarray(BYTE_ORDER_MARK.length) : body;
+  const isReadable = isUtf8(text) && (text.length > MAX_PARSED_BYTES || parseJsonText(text.toString()) !== undefined);
+  return paths.map((path) => (isReadable ? readValue(text, path) : undefined));
+}
+
+function readValue(text: Buffer, { steps }: JsonPath): unknown {
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(body);
-    const found = readAll(JSON.parse(text), paths);
-    // The reviver makes this several times as slow as a plain parse, as it is called for each value.
-    const isExact = !found.some((value) => typeof value === 'number') || !MAY_NOT_FIT.test(text);
-    return isExact ? found : readAll(JSON.parse(text, keepDigits), paths);
+    const span = findAt(text, steps);
+    return span && readScalar(text.toString('utf8', span.from, span.to));
   } catch {
-    return paths.map(() => undefined);
+    // The name of a member has an invalid escape.
+    return undefined;
   }
 }
 
-function readAll(content: unknown, paths: readonly JsonPath[]): unknown[] {
-  return paths.map((path) => readJsonPath(path, content));
+function readScalar(text: string): unknown {
+  if (/^[[{]/.test(text)) return undefined;
+  const value = parseJsonText(text);
+  return typeof value === 'number' && MAY_NOT_FIT.test(text) ? new NumberText(text.trim()) : value;
 }
 
-function keepDigits(_name: string, value: unknown, context?: { readonly source?: string }): unknown {
-  return typeof value === 'number' ? new NumberText(context?.source ?? String(value)) : value;
+function parseJsonText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

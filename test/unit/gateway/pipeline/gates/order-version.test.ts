@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { readJsonPath } from '../../../../../src/core/json-path.ts';
 import { NumberText, readValues, toName, toSortable } from '../../../../../src/gateway/pipeline/gates/order.ts';
 import { fc } from '../../../../support/property.ts';
 
@@ -213,10 +214,11 @@ describe('reading values', () => {
   test.each<[string, unknown, unknown]>([
     ['{"a":1,"b":"x"}', 1, 'x'],
     ['{"a":123456789012345,"b":null}', 123_456_789_012_345, null],
-    ['{"a":1234567890123456,"b":2}', new NumberText('1234567890123456'), new NumberText('2')],
-    ['{"a":1700000000.000000001,"b":[true]}', new NumberText('1700000000.000000001'), [true]],
+    ['{"a":1234567890123456,"b":2}', new NumberText('1234567890123456'), 2],
+    ['{"a":1700000000.000000001,"b":[true]}', new NumberText('1700000000.000000001'), undefined],
     ['{"a":1e400}', new NumberText('1e400'), undefined],
-    ['{"a":"12345678901234567890","b":{}}', '12345678901234567890', {}],
+    ['{"a":"12345678901234567890","b":{}}', '12345678901234567890', undefined],
+    [' { "\\u0061" : 1 , "b" : "\\ud83d\\ude00" } ', 1, '😀'],
     ['{"a":1,"a":2}', 2, undefined],
     ['\ufeff{"a":1}', 1, undefined],
     ['[1]', undefined, undefined],
@@ -232,7 +234,29 @@ describe('reading values', () => {
   test('finds nothing, without an exception, in values that are nested too deeply', () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
     expect(read(`{"a":1,"b":2,"c":${deep}}`)).toEqual([1, 2]);
-    expect(read(`{"a":12345678901234567890,"c":${deep}}`)).toEqual([undefined, undefined]);
+    expect(read(`{"a":12345678901234567890,"c":${deep}}`)).toEqual([new NumberText('12345678901234567890'), undefined]);
+  });
+
+  test('reads long content without a tree of it, and survives errors in it', () => {
+    const long = '{},'.repeat(300_000);
+    const before = process.memoryUsage().heapUsed;
+    expect(read(`{"x":[${long}{}],"a":12345678901234567890,"b":"r"}`)).toEqual([new NumberText('12345678901234567890'), 'r']);
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(30_000_000);
+    expect(read(`{"\\x":1,"a":1,"x":"${'y'.repeat(70_000)}"}`)).toEqual([undefined, undefined]);
+    for (const broken of ['{', '{"a"', '{"a":', '{"a":1,', '[[', '"', '{"a":"'])
+      expect(() => read(broken + ' '.repeat(70_000))).not.toThrow();
+  });
+
+  test('finds what a parser finds, at any path of any JSON', () => {
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 4 }), fc.array(fc.oneof(fc.nat(3), fc.string()), { maxLength: 3 }), (text, steps) => {
+        const value = readJsonPath({ text: '', steps }, JSON.parse(text));
+        const isScalar = typeof value !== 'object' || value === null;
+        const [found] = readValues(Buffer.from(text), [{ text: '', steps }]);
+        expect(found instanceof NumberText ? Number(found.text) : found).toEqual(isScalar ? value : undefined);
+      }),
+      { numRuns: 2_000 },
+    );
   });
 
   test('returns the digits of every number, in any spelling', () => {
