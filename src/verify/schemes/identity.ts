@@ -3,7 +3,8 @@ import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
 import type { Chunks } from '../../core/hmac.ts';
-import { isJsonObject, parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
+import { parseJsonListPath, readJsonPath } from '../../core/json-path.ts';
+import { isReadable, readScalar, readScalars, toWholeSpan } from '../../core/json-scan.ts';
 import { toBytes } from './algorithms.ts';
 import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
 import { coversId } from './coverage.ts';
@@ -20,12 +21,11 @@ export type Identify = (head: SignedHead, message: Message, signed: () => Chunks
 /** 132 bits: enough that no two IDs ever collide. */
 const DIGEST_LENGTH = 22;
 
-const isArray = (value: unknown): boolean => Array.isArray(value);
-
-const SHAPES: Readonly<Record<ContentShape, { readonly title: string; fits(content: unknown): boolean }>> = {
-  'json-object': { title: 'a JSON object', fits: isJsonObject },
-  'json-array': { title: 'a JSON array', fits: isArray },
-  'json-object-or-array': { title: 'a JSON object or array', fits: (value) => isJsonObject(value) || isArray(value) },
+/** With the first characters that fit. */
+const SHAPES: Readonly<Record<ContentShape, { readonly title: string; readonly starts: string }>> = {
+  'json-object': { title: 'a JSON object', starts: '{' },
+  'json-array': { title: 'a JSON array', starts: '[' },
+  'json-object-or-array': { title: 'a JSON object or array', starts: '{[' },
 };
 
 /** Compiles the function. Throws for an invalid path, which the config's validation should have rejected. */
@@ -40,8 +40,8 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const toCompared = compileCompared(description);
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
-    const content = readsContent ? parseContent(message.body) : undefined;
-    if (shape?.fits(content) === false) return { problem: `the body is not ${shape.title}` };
+    const content = readsContent ? toContent(message.body) : NO_CONTENT;
+    if (shape?.starts.includes(toFirst(content)) === false) return { problem: `the body is not ${shape.title}` };
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
     const id = readId === undefined ? readHeadId(head) : readId.read(content, message.body);
@@ -56,7 +56,8 @@ export function compileIdentity(description: SchemeDescription): Identify {
 /** Reads the ID from the body of a verified message; undefined if it is not there. */
 interface IdReader {
   readonly needsJson: boolean;
-  read(content: unknown, body: Buffer): string | undefined;
+  /** `content`: empty if it is not JSON. */
+  read(content: Buffer, body: Buffer): string | undefined;
 }
 
 /** Undefined if the ID is in the head, or was already read because it is signed. */
@@ -72,9 +73,13 @@ function compileId({ id: source, signed }: SchemeDescription): IdReader | undefi
   }
   if (!('json' in source)) return undefined;
   const list = parseJsonListPath(source.json);
-  if (list !== undefined) return { needsJson: true, read: (content) => toCommonId(readJsonList(list, content)?.map(toId) ?? []) };
+  if (list !== undefined)
+    return {
+      needsJson: true,
+      read: (content) => toCommonId(readScalars(content, list.list.steps, list.item.steps)?.map(toId) ?? []),
+    };
   const path = toPath(source.json);
-  return { needsJson: true, read: (content) => toId(readJsonPath(path, content)) };
+  return { needsJson: true, read: (content) => toId(readScalar(content, path.steps)) };
 }
 
 /** Compiles the function that reads the ID from a token; undefined if it is not there. A text that is not an ID stands for one by its digest. */
@@ -104,22 +109,24 @@ function toCommonId(ids: readonly (string | undefined)[]): string | undefined {
 function compileTime({
   timestamp: time,
   signed,
-}: SchemeDescription): ((content: unknown) => EpochMilliseconds | { problem: string }) | undefined {
+}: SchemeDescription): ((content: Buffer) => EpochMilliseconds | { problem: string }) | undefined {
   if (time === undefined || !('json' in time.from) || signed.includes('timestamp')) return undefined;
   const { json } = time.from;
   const path = toPath(json);
   const format = TIMESTAMP_FORMATS[time.unit];
   return (content) =>
-    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${json} in the body is not ${format.form}` };
+    format.parse(toText(readScalar(content, path.steps)) ?? '') ?? { problem: `${json} in the body is not ${format.form}` };
 }
 
-/** Undefined if the body is not JSON; then no path matches. */
-function parseContent(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString('utf8'));
-  } catch {
-    return undefined;
-  }
+/** No path matches it. */
+const NO_CONTENT = Buffer.alloc(0);
+
+function toContent(body: Buffer): Buffer {
+  return isReadable(body) ? body : NO_CONTENT;
+}
+
+function toFirst(content: Buffer): string {
+  return String.fromCharCode(content[toWholeSpan(content).from] ?? 0);
 }
 
 /** Accepts only IDs that are safe in log lines and store keys. */

@@ -1,5 +1,6 @@
 /** Checks that the verified content is an event envelope whose id is the signed one, if the route requires it. */
-import { isJsonObject } from '../../../core/json-path.ts';
+import { isUtf8 } from 'node:buffer';
+import { isObject, isReadable, readScalar } from '../../../core/json-scan.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
@@ -14,21 +15,11 @@ export function createEnvelopeGate(): VerifiedEventGate {
 }
 
 function findEnvelopeProblem(body: Buffer, id: string | undefined): string | undefined {
-  const envelope = parseObject(body);
-  if (envelope === undefined) return 'the body is not a JSON object in UTF-8';
-  if (typeof envelope['type'] !== 'string') return 'type is not a string';
-  if (typeof envelope['id'] !== 'string') return 'id is not a string';
-  if (typeof envelope['created'] !== 'number') return 'created is not a number';
-  if (!isJsonObject(envelope['data'])) return 'data is not an object';
-  if (envelope['id'] !== id) return 'id differs from Webhook-Id';
-  return undefined;
-}
-
-function parseObject(body: Buffer): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
-    return isJsonObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  if (!isUtf8(body) || !isReadable(body) || !isObject(body, [])) return 'the body is not a JSON object in UTF-8';
+  if (typeof readScalar(body, ['type']) !== 'string') return 'type is not a string';
+  const found = readScalar(body, ['id']);
+  if (typeof found !== 'string') return 'id is not a string';
+  if (typeof readScalar(body, ['created']) !== 'number') return 'created is not a number';
+  if (!isObject(body, ['data'])) return 'data is not an object';
+  return found === id ? undefined : 'id differs from Webhook-Id';
 }

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
-import { findAt } from '../../../core/json-scan.ts';
+import { findScalar, isReadable, readScalar } from '../../../core/json-scan.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
@@ -285,39 +285,18 @@ export class NumberText {
   }
 }
 
+const IS_NUMBER = /^-?\d/;
 /** Numbers of up to 15 digits, and exponents of up to two, survive conversion to a double and back (IEEE 754 binary64). */
 const MAY_NOT_FIT = /\d[\d.]{15}|\d[eE][+-]?\d{3}/;
-
-/** In longer texts, errors are not searched for: a parser would need up to 60 times their length. */
-const MAX_PARSED_BYTES = 65_536;
 
 /** The scalars at the paths, numbers as number or NumberText; all undefined if the content is not UTF-8, or is short and not JSON. */
 export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
   const text = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? body.subarray(BYTE_ORDER_MARK.length) : body;
-  const isReadable = isUtf8(text) && (text.length > MAX_PARSED_BYTES || parseJsonText(text.toString()) !== undefined);
-  return paths.map((path) => (isReadable ? readValue(text, path) : undefined));
+  const canRead = isUtf8(text) && isReadable(text);
+  return paths.map(({ steps }) => (canRead ? readExact(text, steps) : undefined));
 }
 
-function readValue(text: Buffer, { steps }: JsonPath): unknown {
-  try {
-    const span = findAt(text, steps);
-    return span && readScalar(text.toString('utf8', span.from, span.to));
-  } catch {
-    // The name of a member has an invalid escape.
-    return undefined;
-  }
-}
-
-function readScalar(text: string): unknown {
-  if (/^[[{]/.test(text)) return undefined;
-  const value = parseJsonText(text);
-  return typeof value === 'number' && MAY_NOT_FIT.test(text) ? new NumberText(text.trim()) : value;
-}
-
-function parseJsonText(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+function readExact(text: Buffer, steps: JsonPath['steps']): unknown {
+  const written = findScalar(text, steps) ?? '';
+  return IS_NUMBER.test(written) && MAY_NOT_FIT.test(written) ? new NumberText(written) : readScalar(text, steps);
 }
