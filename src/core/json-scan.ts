@@ -150,7 +150,7 @@ export function readScalar(text: Buffer, steps: readonly (string | number)[], wh
 /** Reads the scalar at `item` of each element of the array at `list`, in order; undefined if the array is missing or empty. */
 export function readScalars(text: Buffer, list: readonly (string | number)[], item: readonly (string | number)[]) {
   const array = findAt(text, list, toWholeSpan(text));
-  const found = array === undefined ? [] : [...listElements(text, array)].map((element) => readScalar(text, item, element));
+  const found = array === undefined ? [] : Array.from(listElements(text, array), (element) => readScalar(text, item, element));
   return found.length === 0 ? undefined : found;
 }
 
