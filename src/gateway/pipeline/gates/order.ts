@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
-import { findScalar, isReadable, readScalar } from '../../../core/json-scan.ts';
+import { findScalar, isReadable, parseJsonOrNothing } from '../../../core/json-scan.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
@@ -298,5 +298,5 @@ export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly u
 
 function readExact(text: Buffer, steps: JsonPath['steps']): unknown {
   const written = findScalar(text, steps) ?? '';
-  return IS_NUMBER.test(written) && MAY_NOT_FIT.test(written) ? new NumberText(written) : readScalar(text, steps);
+  return IS_NUMBER.test(written) && MAY_NOT_FIT.test(written) ? new NumberText(written) : parseJsonOrNothing(written);
 }

@@ -5,6 +5,7 @@ import { createEnvelopeGate } from '../../../../src/gateway/pipeline/gates/envel
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 import { compileIdentity } from '../../../../src/verify/schemes/identity.ts';
 import { BASE } from '../../../support/field-schemes.ts';
+import { fc } from '../../../support/property.ts';
 
 const HEAD: SignedHead = { id: undefined, timestampText: undefined, timestamp: undefined, signatures: [] };
 const LONG = `,"x":[${'{},'.repeat(300_000)}{}]`;
@@ -40,6 +41,39 @@ test('all IDs of a list count, also in long content', () => {
     identify({ id: { json: '$.e[*].id' } }, `{"e":[{"id":"a"},{"id":${last}}]${LONG}}`),
   );
   expect(one).not.toEqual(other);
+});
+
+test('any long text ends the search, without an exception', () => {
+  const gate = createEnvelopeGate();
+  const pieces = [
+    '{',
+    '}',
+    '[',
+    ']',
+    '"',
+    ',',
+    ':',
+    '\\',
+    '\\u',
+    'a',
+    '1',
+    ' ',
+    '"a"',
+    '"a":',
+    '{"a":[',
+    '[[',
+    '"id":',
+    '\u00e4',
+  ];
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...pieces), { maxLength: 40 }), (parts) => {
+      const body = `${parts.join('')}${' '.repeat(70_000)}`;
+      for (const json of ['$.a', '$.a[0]', '$[0].a', '$.a[*].id', '$[*].a'])
+        expect(identify({ id: { json } }, body)).toHaveProperty('id');
+      expect(gate.check({ body: Buffer.from(body), id: 'e1' } as never, undefined as never)).toBeDefined();
+    }),
+    { numRuns: 300 },
+  );
 });
 
 test('the envelope of long content is checked without a tree', () => {
