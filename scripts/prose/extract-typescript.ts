@@ -7,6 +7,7 @@ const MIN_WORDS = 3;
 const WORD = /(?<!\S)[A-Za-z][a-z'’-]*[.,:;!?)]?(?!\S)/g;
 
 export function extractTypeScript(file: string, source: string): Passage[] {
+  const kind = /^(?:src|chart|quickstart)\//.test(file) ? 'message' : 'prose';
   const { program, comments } = parseSync(file, source);
   const passages: Passage[] = [];
   for (const [start, end] of joinLines(source, comments))
@@ -15,7 +16,7 @@ export function extractTypeScript(file: string, source: string): Passage[] {
   const addMessage = (start: number, end: number, holes: readonly Range[]): void => {
     const text = blankLiteral(source.slice(start, end), holes);
     for (const { 0: line, index } of text.matchAll(/.+/g))
-      if ((line.match(WORD) ?? []).length >= MIN_WORDS) passages.push({ kind: 'message', start: start + index, text: line });
+      if ((line.match(WORD) ?? []).length >= MIN_WORDS) passages.push({ kind, start: start + index, text: line });
   };
   new Visitor({
     Literal(node) {
@@ -23,10 +24,9 @@ export function extractTypeScript(file: string, source: string): Passage[] {
     },
     TemplateLiteral(node) {
       // From `${` to `}`.
-      const holes = node.quasis.slice(1).map((quasi, index): Range => {
-        const before = node.quasis[index];
-        return [(before?.end ?? 0) - node.start, quasi.start - node.start];
-      });
+      const holes = node.quasis
+        .slice(1)
+        .map((quasi, index): Range => [(node.quasis[index]?.end ?? 0) - node.start, quasi.start - node.start]);
       addMessage(node.start, node.end, holes);
     },
   }).visit(program);

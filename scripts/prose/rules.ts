@@ -100,7 +100,6 @@ const noun: Rule = {
   good: ['There is no leader.', 'It is no longer used.', 'It is not an address.'],
 };
 
-/** Readers of a message know the name of the program, not that of its part. */
 const product: Rule = {
   name: 'product',
   appliesTo: 'message',
@@ -135,16 +134,12 @@ const headingCase: Rule = {
 
 export const RULES: readonly Rule[] = [...termRules, sentenceLength, opening, noun, product, exclamation, headingCase];
 
-function appliesTo(rule: Rule, kind: Passage['kind']): boolean {
-  return rule.appliesTo === 'both' || rule.appliesTo === kind || (rule.appliesTo === 'prose' && kind === 'message');
-}
-
 /** Everything in `passage` that breaks one of `rules`. */
 export function findAll({ kind, start, text }: Passage, rules: readonly Rule[] = RULES): Finding[] {
   const findings: Finding[] = [];
   for (const [from, sentence] of kind === 'heading' ? [[0, text] as const] : splitSentences(text))
     for (const rule of rules) {
-      if (!appliesTo(rule, kind)) continue;
+      if (rule.appliesTo !== 'both' && rule.appliesTo !== kind && !(rule.appliesTo === 'prose' && kind === 'message')) continue;
       for (const { index, found, instead } of rule.find(sentence))
         findings.push({ rule: rule.name, offset: start + from + index, found, instead });
     }

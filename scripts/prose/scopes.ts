@@ -35,14 +35,8 @@ export const SCOPES: readonly Scope[] = [
   { name: 'examples', globs: ['examples/**/*.yaml', 'config/*.yaml'], extract: extractYaml },
   {
     name: 'sources',
-    globs: ['src/**/*.ts', 'quickstart/*.ts', 'chart/*.ts'],
+    globs: ['src/**/*.ts', 'quickstart/*.ts', 'scripts/*.ts', 'chart/*.ts', 'bench/**/*.ts', 'test/prepare/*.ts'],
     extract: (source, file) => extractTypeScript(file, source),
-  },
-  {
-    name: 'tools',
-    globs: ['scripts/*.ts', 'bench/**/*.ts', 'test/prepare/*.ts'],
-    // Their readers are contributors.
-    extract: (source, file) => extractTypeScript(file, source).map((passage) => ({ ...passage, kind: 'prose' })),
   },
 ];
 

@@ -16,17 +16,6 @@ interface OtherReplica {
   readonly at: number;
 }
 
-/** Dependencies of the figures. */
-export interface ReplicaFiguresParts {
-  readonly clock: Clock;
-  readonly journal: Pick<Journal, 'find' | 'size'>;
-  readonly rates: { of(route: string): RouteRates | undefined };
-  readonly replica: string;
-  readonly routes: () => readonly { readonly name: string }[];
-  /** Undefined without Redis. */
-  readonly shared: SharedStreams | undefined;
-}
-
 /** The others keep sharing for so long after the last request to a console. */
 export const WATCH_MS: Milliseconds = 60_000;
 /** A replica that shared nothing for so long has ended. */
@@ -45,13 +34,24 @@ const batch = z.strictObject({
 /** Shares the figures of this replica, and reads those of the others. */
 export class ReplicaFigures {
   readonly #instance: string;
-  readonly #parts: ReplicaFiguresParts;
+  readonly #parts;
   readonly #others = new Map<string, OtherReplica>();
   #readUpTo = '0';
   #reading: Promise<void> | undefined;
   #sharedAt: Milliseconds = Number.NEGATIVE_INFINITY;
 
-  constructor(instance: string, parts: ReplicaFiguresParts) {
+  constructor(
+    instance: string,
+    parts: {
+      readonly clock: Clock;
+      readonly journal: Pick<Journal, 'find' | 'size'>;
+      readonly rates: { of(route: string): RouteRates | undefined };
+      readonly replica: string;
+      readonly routes: () => readonly { readonly name: string }[];
+      /** Undefined without Redis. */
+      readonly shared: SharedStreams | undefined;
+    },
+  ) {
     this.#instance = instance;
     this.#parts = parts;
   }
