@@ -95,8 +95,6 @@ export function* listElements(text: Buffer, array: JsonSpan): Generator<JsonSpan
   let from = skipSpace(text, array.from + 1);
   while (from < array.to && text[from] !== CLOSE_LIST) {
     const to = skipValue(text, from);
-    // No value is empty: the text is not JSON.
-    if (to === from) return;
     yield { from, to };
     from = skipSeparator(text, to);
   }
@@ -108,36 +106,23 @@ export function findMember(text: Buffer, object: JsonSpan, name: string): JsonSp
   return undefined;
 }
 
-/** The value at a path: of members with the same name the last, as parsers take it. Undefined if there is none. */
+/** The value at a path in valid JSON: of members with the same name the last, as parsers take it. Undefined if there is none. */
 function findAt(text: Buffer, steps: readonly (string | number)[], whole: JsonSpan): JsonSpan | undefined {
   let found: JsonSpan | undefined = whole;
-  try {
-    for (const step of steps) {
-      if (found === undefined) return undefined;
-      found = typeof step === 'number' ? findElement(text, found, step) : findLastMember(text, found, step);
-    }
-    return found;
-  } catch {
-    // The name of a member has an invalid escape.
-    return undefined;
+  for (const step of steps) {
+    if (found === undefined) return undefined;
+    found = typeof step === 'number' ? findElement(text, found, step) : findLastMember(text, found, step);
   }
+  return found;
 }
 
-/** In longer texts, errors are not searched for: of many small values, a parser makes 20 times the length of the text, or 60 times with the text of each. */
-const MAX_PARSED_BYTES = 65_536;
-
-/** Whether the text can be read: a short one is JSON. */
-export function isReadable(text: Buffer): boolean {
-  return text.length > MAX_PARSED_BYTES || parseJsonOrNothing(text.toString()) !== undefined;
-}
-
-/** Whether there is an object at a path. */
+/** Whether there is an object at a path in valid JSON. */
 export function isObject(text: Buffer, steps: readonly (string | number)[]): boolean {
   const span = findAt(text, steps, toWholeSpan(text));
   return span !== undefined && text[span.from] === OPEN_OBJECT;
 }
 
-/** The string, number or literal at a path, as it is written; undefined if there is none. In linear time, without a tree of the text. */
+/** The string, number or literal at a path in valid JSON, as it is written; undefined if there is none. In linear time, without a tree of the text. */
 export function findScalar(text: Buffer, steps: readonly (string | number)[], whole = toWholeSpan(text)): string | undefined {
   const span = findAt(text, steps, whole);
   return span === undefined || isOpening(text[span.from]) ? undefined : text.toString('utf8', span.from, span.to).trim();
@@ -146,7 +131,7 @@ export function findScalar(text: Buffer, steps: readonly (string | number)[], wh
 /** The same, parsed. */
 export function readScalar(text: Buffer, steps: readonly (string | number)[], whole?: JsonSpan): unknown {
   const found = findScalar(text, steps, whole);
-  return found === undefined ? undefined : parseJsonOrNothing(found);
+  return found === undefined ? undefined : JSON.parse(found);
 }
 
 /** Reads the scalar at `item` of each element of the array at `list`, in order; undefined if the array is missing or empty. */
@@ -154,15 +139,6 @@ export function readScalars(text: Buffer, list: readonly (string | number)[], it
   const array = findAt(text, list, toWholeSpan(text));
   const found = array === undefined ? [] : Array.from(listElements(text, array), (element) => readScalar(text, item, element));
   return found.length === 0 ? undefined : found;
-}
-
-/** Undefined if it is not JSON. */
-export function parseJsonOrNothing(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function findElement(text: Buffer, array: JsonSpan, index: number): JsonSpan | undefined {

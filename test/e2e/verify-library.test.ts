@@ -44,10 +44,10 @@ describe('the bundle', () => {
     expect(imports.filter((name) => !files().includes(name))).toEqual([]);
   });
 
-  test('has no file above 60 KiB; a verifier loads 101 KiB, and 34 KiB for the presets', () => {
+  test('has no file above 60 KiB; a verifier loads 103 KiB, and 34 KiB for the presets', () => {
     for (const file of files()) expect(sizeOf([file]), file).toBeLessThanOrEqual(60 * KIB);
-    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(102 * KIB);
-    expect(sizeOf(files())).toBeLessThanOrEqual(158 * KIB);
+    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(103 * KIB);
+    expect(sizeOf(files())).toBeLessThanOrEqual(160 * KIB);
     expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(59 * KIB);
   });
 

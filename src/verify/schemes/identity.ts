@@ -3,8 +3,9 @@ import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
 import type { Chunks } from '../../core/hmac.ts';
+import { isJson } from '../../core/json-check.ts';
 import { parseJsonListPath, readJsonPath } from '../../core/json-path.ts';
-import { isReadable, readScalar, readScalars, toWholeSpan } from '../../core/json-scan.ts';
+import { readScalar, readScalars, toWholeSpan } from '../../core/json-scan.ts';
 import { toBytes } from './algorithms.ts';
 import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
 import { coversId } from './coverage.ts';
@@ -122,7 +123,7 @@ function compileTime({
 const NO_CONTENT = Buffer.alloc(0);
 
 function toContent(body: Buffer): Buffer {
-  return isReadable(body) ? body : NO_CONTENT;
+  return isJson(body) ? body : NO_CONTENT;
 }
 
 function toFirst(content: Buffer): string {

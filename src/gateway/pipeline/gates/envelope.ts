@@ -1,6 +1,7 @@
 /** Checks that the verified content is an event envelope whose id is the signed one, if the route requires it. */
 import { isUtf8 } from 'node:buffer';
-import { isObject, isReadable, readScalar } from '../../../core/json-scan.ts';
+import { isJson } from '../../../core/json-check.ts';
+import { isObject, readScalar } from '../../../core/json-scan.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
@@ -15,7 +16,7 @@ export function createEnvelopeGate(): VerifiedEventGate {
 }
 
 function findEnvelopeProblem(body: Buffer, id: string | undefined): string | undefined {
-  if (!isUtf8(body) || !isReadable(body) || !isObject(body, [])) return 'the body is not a JSON object in UTF-8';
+  if (!isUtf8(body) || !isJson(body) || !isObject(body, [])) return 'the body is not a JSON object in UTF-8';
   if (typeof readScalar(body, ['type']) !== 'string') return 'type is not a string';
   const found = readScalar(body, ['id']);
   if (typeof found !== 'string') return 'id is not a string';

@@ -2,8 +2,9 @@
 import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
+import { isJson } from '../../../core/json-check.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
-import { findScalar, isReadable, parseJsonOrNothing } from '../../../core/json-scan.ts';
+import { findScalar } from '../../../core/json-scan.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
@@ -289,14 +290,15 @@ const IS_NUMBER = /^-?\d/;
 /** Numbers of up to 15 digits, and exponents of up to two, survive conversion to a double and back (IEEE 754 binary64). */
 const MAY_NOT_FIT = /\d[\d.]{15}|\d[eE][+-]?\d{3}/;
 
-/** The scalars at the paths, numbers as number or NumberText; all undefined if the content is not UTF-8, or is short and not JSON. */
+/** The scalars at the paths, numbers as number or NumberText; all undefined if the content is not JSON in UTF-8. */
 export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
   const text = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? body.subarray(BYTE_ORDER_MARK.length) : body;
-  const canRead = isUtf8(text) && isReadable(text);
+  const canRead = isUtf8(text) && isJson(text);
   return paths.map(({ steps }) => (canRead ? readExact(text, steps) : undefined));
 }
 
 function readExact(text: Buffer, steps: JsonPath['steps']): unknown {
-  const written = findScalar(text, steps) ?? '';
-  return IS_NUMBER.test(written) && MAY_NOT_FIT.test(written) ? new NumberText(written) : parseJsonOrNothing(written);
+  const written = findScalar(text, steps);
+  if (written === undefined) return undefined;
+  return IS_NUMBER.test(written) && MAY_NOT_FIT.test(written) ? new NumberText(written) : JSON.parse(written);
 }
