@@ -62,6 +62,12 @@ function resolveLink(target: string, page: string): string {
 
 /** Text is text, as on GitHub: neither a tag nor an expression of Vue. */
 function configureMarkdown(md: MarkdownIt): void {
+  // The corner of a table is no heading.
+  md.core.ruler.push('corners', ({ tokens }) => {
+    for (const [i, { type, content }] of tokens.entries())
+      if (type === 'inline' && content === '' && tokens[i - 1]?.type === 'th_open')
+        for (const cell of [tokens[i - 1], tokens[i + 1]]) if (cell !== undefined) cell.tag = 'td';
+  });
   md.disable('html_inline');
   const { text } = md.renderer.rules;
   md.renderer.rules.text = (...args) => (text?.(...args) ?? '').replaceAll('{{', '&#123;&#123;');
@@ -128,6 +134,7 @@ export default defineConfig({
     // A status is not similar to others: no mistake in words of less than five letters.
     search: { provider: 'local', options: { miniSearch: { searchOptions: { fuzzy: 0.1 } } } },
     outline: [2, 3],
+    notFound: { linkLabel: 'Take me home' },
     nav: [
       { text: 'Tutorials', link: '/tutorials/vm', activeMatch: '^/tutorials/' },
       { text: 'Configuration', link: '/config' },

@@ -127,6 +127,7 @@ describe('the site of the docs', () => {
     ),
     { page: 'config.html', layout: 'light' },
     { page: 'mutation.html', layout: 'dark' },
+    { page: 'adr/0016-sql-queue.html', layout: 'light' },
   ] as const)(
     'shows /$page ($layout) without a violation, an error, or a request to another origin',
     async ({ page, layout }) => {
