@@ -95,23 +95,26 @@ export function* listElements(text: Buffer, array: JsonSpan): Generator<JsonSpan
   let from = skipSpace(text, array.from + 1);
   while (from < array.to && text[from] !== CLOSE_LIST) {
     const to = skipValue(text, from);
+    // Not JSON: without this, the text would be read for ever.
+    if (to === from) return;
     yield { from, to };
     from = skipSeparator(text, to);
   }
 }
 
-/** The value of a member of an object in valid JSON. */
+/** The value of a member of an object in valid JSON: of those with the same name the last, as parsers take it. */
 export function findMember(text: Buffer, object: JsonSpan, name: string): JsonSpan | undefined {
-  for (const member of listMembers(text, object)) if (member.name === name) return member.value;
-  return undefined;
+  let found: JsonSpan | undefined;
+  for (const member of listMembers(text, object)) if (member.name === name) found = member.value;
+  return found;
 }
 
-/** The value at a path in valid JSON: of members with the same name the last, as parsers take it. Undefined if there is none. */
+/** The value at a path in valid JSON. */
 function findAt(text: Buffer, steps: readonly (string | number)[], whole: JsonSpan): JsonSpan | undefined {
   let found: JsonSpan | undefined = whole;
   for (const step of steps) {
     if (found === undefined) return undefined;
-    found = typeof step === 'number' ? findElement(text, found, step) : findLastMember(text, found, step);
+    found = typeof step === 'number' ? findElement(text, found, step) : findMember(text, found, step);
   }
   return found;
 }
@@ -145,12 +148,6 @@ function findElement(text: Buffer, array: JsonSpan, index: number): JsonSpan | u
   let at = 0;
   for (const element of listElements(text, array)) if (at++ === index) return element;
   return undefined;
-}
-
-function findLastMember(text: Buffer, object: JsonSpan, name: string): JsonSpan | undefined {
-  let found: JsonSpan | undefined;
-  for (const member of listMembers(text, object)) if (member.name === name) found = member.value;
-  return found;
 }
 
 /** The string in quotes between two offsets. */

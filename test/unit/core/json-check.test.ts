@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import { isJson } from '../../../src/core/json-check.ts';
+import { listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
+import { JSON_PIECES } from '../../support/json-pieces.ts';
 import { fc } from '../../support/property.ts';
 
 function isParsed(text: string): boolean {
@@ -11,60 +13,9 @@ function isParsed(text: string): boolean {
   }
 }
 
-const PIECES = [
-  ...[
-    '{',
-    '}',
-    '[',
-    ']',
-    '"',
-    ',',
-    ':',
-    '\\',
-    '\\u00e4',
-    '\\uD8',
-    '\\n',
-    '\\x',
-    ' ',
-    '\t',
-    '\n',
-    '\r',
-    '\0',
-    '\u000b',
-    '\u00a0',
-    '\ufeff',
-  ],
-  ...[
-    '0',
-    '1',
-    '-',
-    '+',
-    '.',
-    'e',
-    'E5',
-    '-0',
-    '01',
-    '1.',
-    '.5',
-    '1e400',
-    'true',
-    'fals',
-    'null',
-    'NaN',
-    'a',
-    'ä',
-    '"a"',
-    '"a":',
-    '{"a":[',
-    '[[',
-    '{}',
-    '[]',
-  ],
-];
-
 test('accepts what a parser accepts, and nothing else: pieces of JSON in any order', () => {
   fc.assert(
-    fc.property(fc.array(fc.constantFrom(...PIECES), { maxLength: 12 }), (pieces) => {
+    fc.property(fc.array(fc.constantFrom(...JSON_PIECES), { maxLength: 12 }), (pieces) => {
       const text = pieces.join('');
       expect([text, isJson(Buffer.from(text))]).toEqual([text, isParsed(text)]);
     }),
@@ -73,7 +24,7 @@ test('accepts what a parser accepts, and nothing else: pieces of JSON in any ord
 });
 
 test('accepts what a parser accepts, and nothing else: JSON with one change', () => {
-  const change = fc.record({ at: fc.nat(200), removed: fc.nat(2), added: fc.constantFrom('', ...PIECES) });
+  const change = fc.record({ at: fc.nat(200), removed: fc.nat(2), added: fc.constantFrom('', ...JSON_PIECES) });
   fc.assert(
     fc.property(fc.json({ maxDepth: 5 }), change, (json, { at, removed, added }) => {
       expect(isJson(Buffer.from(json))).toBe(true);
@@ -94,4 +45,11 @@ test('takes linear time and memory for any depth', () => {
     expect(isJson(Buffer.from(`${deep}0${close.repeat(299_999)}`))).toBe(false);
   }
   expect(isJson(Buffer.from(`${'[{'.repeat(3)}"a":0${'}]'.repeat(3)}`))).toBe(false);
+});
+
+test('a list that is not JSON ends, also if nothing was checked before', () => {
+  for (const text of ['[}', '[1}', '[1,}', '[,]', '[ }x']) {
+    const bytes = Buffer.from(text);
+    expect([...listElements(bytes, toWholeSpan(bytes))].length).toBeLessThan(3);
+  }
 });

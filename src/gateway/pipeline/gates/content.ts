@@ -2,6 +2,8 @@
  * Checks, by the header fields alone and before the body is read, whether the route accepts the content. After the verification, checks
  * that the body is of the media type that the request names, because the signature covers only the body.
  */
+import { isUtf8 } from 'node:buffer';
+import { isJson } from '../../../core/json-check.ts';
 import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/media-type.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
@@ -161,22 +163,13 @@ function findJsonProblem(body: Buffer, hasSeveralForms: boolean): string | undef
   if (startsWith(body, BYTE_ORDER_MARK)) return 'the JSON content begins with a byte order mark';
   const first = findFirstByte(body);
   if (!hasSeveralForms || first === undefined || first === BRACE || first === BRACKET) return undefined;
-  return isOtherForm(body, first) && !isJson(body) ? 'the content is not JSON' : undefined;
+  // A JSON string, number or literal is rare, and cannot be confused with a form.
+  return isOtherForm(body, first) && !(isUtf8(body) && isJson(body)) ? 'the content is not JSON' : undefined;
 }
 
 /** XML, multipart content or parameters: an app that parses them as JSON finds nothing, and may report success. */
 function isOtherForm(body: Buffer, first: number): boolean {
   return first === LESS_THAN || first === DASH || body.includes('=');
-}
-
-/** A JSON string, number or literal: rare, and cannot be confused with a form. */
-function isJson(body: Buffer): boolean {
-  try {
-    JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** No preamble, and the whole first line: the parameter is not signed, and another boundary would yield other parts. */

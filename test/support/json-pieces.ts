@@ -1,0 +1,28 @@
+/** Pieces of JSON, and of what is nearly JSON: in random order, they make each kind of mistake. */
+export const JSON_PIECES = [
+  ...[
+    '{',
+    '}',
+    '[',
+    ']',
+    '"',
+    ',',
+    ':',
+    '\\',
+    '\\u',
+    '\\u00e4',
+    '\\uD8',
+    '\\n',
+    '\\x',
+    ' ',
+    '\t',
+    '\n',
+    '\r',
+    '\0',
+    '\u000b',
+    '\u00a0',
+    '\ufeff',
+  ],
+  ...['0', '1', '-', '+', '.', 'e', 'E5', '-0', '01', '1.', '.5', '1e400', 'true', 'fals', 'null', 'NaN', 'a', 'ä'],
+  ...['"a"', '"a":', '"id":', '{"a":[', '[[', '{}', '[]'],
+];
