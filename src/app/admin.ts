@@ -52,7 +52,7 @@ export interface AdminParts extends HealthParts {
   readonly captures: Captures;
   readonly services: {
     readonly routeParts: { readonly keyEvidence: KeyEvidence; readonly offeredTokens: OfferedTokens };
-    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly deliveries: SharedStreams | undefined };
+    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly streams: SharedStreams | undefined };
     readonly realms: Realms;
     readonly provider: { readonly provider: { readonly operations: ConsoleParts['outgoing'] } } | undefined;
     readonly reloads: Reloads;
@@ -143,7 +143,7 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
     realms: () => realmsOf(config()).map(({ realm }) => realm),
     findRealm: (route) => toRealm(config(), route),
     attempts: store.attempts,
-    shared: store.deliveries,
+    shared: store.streams,
     onShared: metrics.deliveriesShared,
     onLifted: (realm, of) => logger.info('ban_lifted', { realm, of }),
     replica: hostname(),

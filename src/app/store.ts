@@ -44,7 +44,7 @@ export interface OpenedStore {
   /** Only `lift` rejects. */
   readonly attempts: Attempts;
   /** Undefined without Redis. */
-  readonly deliveries: SharedStreams | undefined;
+  readonly streams: SharedStreams | undefined;
   /** Closes connections; later calls reject with StoreUnavailable. */
   close(): Promise<void>;
 }
@@ -66,7 +66,7 @@ export function openStore(
       seenIds: store,
       versions: store,
       attempts: withFallback(shared, attempts),
-      deliveries: store,
+      streams: store,
       close: () => store.close(),
     };
   }
@@ -77,7 +77,7 @@ export function openStore(
     seenIds,
     versions,
     attempts,
-    deliveries: undefined,
+    streams: undefined,
     close: async () => {
       await Promise.all([seenIds.close(), versions.close()]);
     },

@@ -7,7 +7,7 @@ import { defineOperation, type Operation, toJson } from '../../http-api/operatio
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { RATE_INTERVAL_MS, type RateHistory, type RouteRates } from '../rate-history.ts';
 import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
-import { type ReplicaFigures, sumFigures } from './replica-figures.ts';
+import { type ReplicaFigures, readRecent, sumFigures } from './replica-figures.ts';
 import { isClaimedOnly, OUTCOMES, type RequestOutcome, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */
@@ -61,16 +61,13 @@ export function createOverviewOperation(parts: OverviewParts, figures: ReplicaFi
 
 async function buildOverview(parts: OverviewParts, figures: ReplicaFigures): Promise<Overview> {
   const { clock, journal, replica, version } = parts;
-  const now = clock.now();
-  const entries = journal.find({ limit: Math.max(1, journal.size) });
-  const byRoute = Map.groupBy(entries, ({ line }) => line.route);
-  const oldest = entries.at(-1);
-  const seconds = oldest === undefined ? 0 : Math.max(0, now - oldest.at) / 1_000;
   const { hash, loadedAt, lastReload } = parts.config();
   const decisions = await readSamples(parts.registers, DECISIONS);
   const [up] = await readSamples(parts.registers, STORE_UP);
   const others = await figures.readOthers();
-  const own = figures.toOwn();
+  const recentRequests = readRecent(parts);
+  const { byRoute, seconds } = recentRequests;
+  const own = figures.toOwn(recentRequests);
   const toRoute = (route: RouteConfig, recent: readonly JournalEntry[]): RouteOverview => {
     const all = [own, ...others.map(({ routes }) => routes)];
     return {
@@ -88,7 +85,7 @@ async function buildOverview(parts: OverviewParts, figures: ReplicaFigures): Pro
     replica,
     replicas: [replica, ...others.map((other) => other.replica)],
     version,
-    at: toInstant(now),
+    at: toInstant(clock.now()),
     config: {
       hash,
       loadedAt: toInstant(loadedAt),

@@ -16,6 +16,25 @@ interface OtherReplica {
   readonly at: number;
 }
 
+/** The requests that the journal has. */
+interface RecentRequests {
+  /** Undefined: without a route. */
+  readonly byRoute: ReadonlyMap<string | undefined, readonly JournalEntry[]>;
+  /** The time that they span. */
+  readonly seconds: number;
+}
+
+/** Reads them once for all routes. */
+export function readRecent({
+  clock,
+  journal,
+}: Readonly<{ clock: Clock; journal: Pick<Journal, 'find' | 'size'> }>): RecentRequests {
+  const entries = journal.find({ limit: Math.max(1, journal.size) });
+  const oldest = entries.at(-1);
+  const seconds = oldest === undefined ? 0 : Math.max(0, clock.now() - oldest.at) / 1_000;
+  return { byRoute: Map.groupBy(entries, ({ line }) => line.route), seconds };
+}
+
 /** The others keep sharing for so long after the last request to a console. */
 export const WATCH_MS: Milliseconds = 60_000;
 /** A replica that shared nothing for so long has ended. */
@@ -57,12 +76,8 @@ export class ReplicaFigures {
   }
 
   /** Those of this replica, by route. */
-  toOwn(): ReadonlyMap<string, RouteFigures> {
-    const { clock, journal, rates, routes } = this.#parts;
-    const entries = journal.find({ limit: Math.max(1, journal.size) });
-    const byRoute = Map.groupBy(entries, ({ line }) => line.route);
-    const oldest = entries.at(-1);
-    const seconds = oldest === undefined ? 0 : Math.max(0, clock.now() - oldest.at) / 1_000;
+  toOwn({ byRoute, seconds }: RecentRequests): ReadonlyMap<string, RouteFigures> {
+    const { rates, routes } = this.#parts;
     return new Map(routes().map(({ name }) => [name, toFigures(rates.of(name), byRoute.get(name) ?? [], seconds)]));
   }
 
@@ -71,7 +86,9 @@ export class ReplicaFigures {
     const now = this.#parts.clock.monotonic();
     if (now - this.#sharedAt < RATE_INTERVAL_MS) return;
     this.#sharedAt = now;
-    const used = [...this.toOwn()].filter(([, { lastMinutes, lastAt }]) => lastMinutes.requests > 0 || lastAt !== null);
+    const used = [...this.toOwn(readRecent(this.#parts))].filter(
+      ([, { lastMinutes, lastAt }]) => lastMinutes.requests > 0 || lastAt !== null,
+    );
     const routes = used.slice(0, MAX_RATED_ROUTES);
     await shared.publish('figures', JSON.stringify({ instance: this.#instance, replica: this.#parts.replica, routes }));
   }
