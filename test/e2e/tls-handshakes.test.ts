@@ -60,18 +60,19 @@ function toSlow(socket: Socket): Duplex {
   return duplex;
 }
 
-/** All bytes after the ClientHello in one write, once there are as many as `length`. */
-function toJoined(socket: Socket, length: number): Duplex {
-  const joined: Buffer[] = [];
+/** Sends the ClientHello, and passes all bytes after it to `hold` instead, each time that there are more. */
+function holdAfterHello(socket: Socket, hold: (all: Buffer) => void): Duplex {
+  const held: Buffer[] = [];
   let isHello = true;
   const duplex = new Duplex({
     read: () => undefined,
     write: (chunk: Buffer, _encoding, done) => {
       if (isHello) socket.write(chunk);
-      else joined.push(chunk);
+      else {
+        held.push(chunk);
+        hold(Buffer.concat(held));
+      }
       isHello = false;
-      const all = Buffer.concat(joined);
-      if (all.length > length) socket.write(all);
       done();
     },
   });
@@ -79,21 +80,11 @@ function toJoined(socket: Socket, length: number): Duplex {
   return duplex;
 }
 
-/** Sends the ClientHello, and all that follows once it is released, in one write. */
-function holdAfterHello(socket: Socket): { readonly duplex: Duplex; readonly release: () => void } {
-  const held: Buffer[] = [];
-  let isHello = true;
-  const duplex = new Duplex({
-    read: () => undefined,
-    write: (chunk: Buffer, _encoding, done) => {
-      if (isHello) socket.write(chunk);
-      else held.push(chunk);
-      isHello = false;
-      done();
-    },
+/** All bytes after the ClientHello in one write, once there are as many as `length`. */
+function toJoined(socket: Socket, length: number): Duplex {
+  return holdAfterHello(socket, (all) => {
+    if (all.length > length) socket.write(all);
   });
-  socket.on('data', (chunk) => duplex.push(chunk));
-  return { duplex, release: () => void socket.write(Buffer.concat(held)) };
 }
 
 /** A certificate with RSA 4096, and its key. */
@@ -199,8 +190,11 @@ test('a client that ends its handshake after `headTimeout` neither gets a respon
   const closed = bare.map(
     (socket) => new Promise<void>((resolve) => socket.on('error', () => resolve()).on('close', () => resolve())),
   );
-  const held = bare.map(holdAfterHello);
-  for (const { duplex } of held) {
+  const held: Buffer[] = [];
+  for (const [i, socket] of bare.entries()) {
+    const duplex = holdAfterHello(socket, (all) => {
+      held[i] = all;
+    });
     const tls = connect({ socket: duplex, rejectUnauthorized: false, ALPNProtocols: ['h2'] }).on('error', () => undefined);
     tls.on('secureConnect', () => tls.write(Buffer.concat([PREFACE, toFrame(FRAME.ping, 0, 0, Buffer.alloc(8))])));
   }
@@ -211,7 +205,7 @@ test('a client that ends its handshake after `headTimeout` neither gets a respon
     isClosed = true;
   });
   await until(() => isClosed || isLate());
-  for (const { release } of held) release();
+  for (const [i, socket] of bare.entries()) socket.write(held[i] as Buffer);
   await Promise.all(closed);
   expect(isLate()).toBe(false);
   const { text } = await send(own.adminPort, { method: 'GET', path: '/metrics' });

@@ -31,11 +31,12 @@ const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): cha
 const SEALED = 'the secrets of this endpoint cannot be decrypted (see the log); it can only be deleted';
 const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
-const FULL = {
+const NO_ROOM = {
   heap: 'the endpoints of the API use as much memory as they may: delete some, or raise the memory limit (docs/sizing.md)',
   tenant:
     'the endpoints of this tenant use half of the memory for endpoints: delete some, or raise the memory limit (docs/sizing.md)',
 };
+const toFull = (part: keyof typeof NO_ROOM | undefined) => part && toProblem('conflict', NO_ROOM[part]);
 const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
 const TEST_TYPE = 'sidegate.test';
@@ -88,8 +89,8 @@ export const ENDPOINT_OPERATIONS = [
       if ((backlog?.waiting ?? 0) > 0)
         return toProblem('conflict', LEFT_BEHIND, { errors: [{ field: 'id', message: 'in use' }] });
       const record = { settings, keys: [key], disabled: undefined, enabledAt: now, createdAt: now, updatedAt: now };
-      const full = registry.findFull(id, record);
-      if (full !== undefined) return toProblem('conflict', FULL[full]);
+      const full = toFull(registry.findFull(id, record));
+      if (full !== undefined) return full;
       if (!(await registry.create(id, record)))
         return toProblem('conflict', 'there is an endpoint with this ID', { errors: [{ field: 'id', message: 'in use' }] });
       hooks.onEndpointChanged(id, 'created');
@@ -344,9 +345,7 @@ async function changeSettings(
     (record): EndpointRecord | undefined => {
       const settings = change(record.settings);
       const changed = { ...record, settings, updatedAt: clock.now() };
-      const full = registry.findFull(id, changed);
-      rejection =
-        findRejection(record.settings, settings, rules) ?? (full === undefined ? undefined : toProblem('conflict', FULL[full]));
+      rejection = findRejection(record.settings, settings, rules) ?? toFull(registry.findFull(id, changed));
       return rejection === undefined ? changed : undefined;
     },
     version,

@@ -64,7 +64,7 @@ const RIGHTS = `SELECT has_table_privilege('sidegate_outbox', 'SELECT') AS "SELE
   has_table_privilege('sidegate_outbox_rejected', 'INSERT') AS "INSERT on sidegate_outbox_rejected",
   NOT (row_security_active('sidegate_outbox') OR row_security_active('sidegate_outbox_rejected')) AS "BYPASSRLS, without which row-level security hides rows"`;
 
-/** Reads the state of the schema, as the role sees it; within a transaction. `version`: 0 if there is no table. */
+/** Reads the state of the schema, as the role sees it, in a transaction. `version`: 0 without a table. */
 export async function readSetup(client: pg.Client, schema: string) {
   const query = `SELECT to_regclass('sidegate_outbox_version') IS NOT NULL AS "hasTable",
     coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), false) AS "canCreate"`;

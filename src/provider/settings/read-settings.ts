@@ -136,7 +136,7 @@ const CERTIFICATE_FAULT = {
   hint: 'write both in PEM, the key without a passphrase',
 };
 
-/** Returns undefined if there is no value, or if OpenSSL throws for its PEM. */
+/** Returns undefined without a value, or if OpenSSL cannot read its PEM. */
 function checkPem<Value>(value: Value | undefined, use: (value: Value) => unknown, onFault: () => void): Value | undefined {
   try {
     if (value !== undefined) use(value);
