@@ -95,7 +95,7 @@ export function* listElements(text: Buffer, array: JsonSpan): Generator<JsonSpan
   let from = skipSpace(text, array.from + 1);
   while (from < array.to && text[from] !== CLOSE_LIST) {
     const to = skipValue(text, from);
-    // Not JSON: without this, the text would be read for ever.
+    // Not JSON: without this, the text would be read forever.
     if (to === from) return;
     yield { from, to };
     from = skipSeparator(text, to);
