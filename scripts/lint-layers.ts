@@ -25,7 +25,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ['verify', [['schemes'], ['presets'], ['handshakes', 'keys', 'sign']]],
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
-  ['http', [['dial', 'server'], ['client']]],
+  ['http', [['empty-records.ts'], ['dial', 'server'], ['client']]],
   ['gateway', [['server-metrics.ts', 'upstream'], ['pipeline'], ['egress-proxy', 'forward-auth'], ['request-end.ts']]],
   [
     'provider',
@@ -68,9 +68,8 @@ const isIn =
  */
 const FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page.ts',
-  'core/name-lookup.ts',
-  'http/server/process-memory.ts',
   'http/dial/resolve.ts',
+  'http/server/memory.ts',
   'provider/queue/sqlite/queue-file.ts',
   'provider/runtime/housekeeping.ts',
   'telemetry/log/log-batches.ts',
@@ -80,9 +79,8 @@ const WHOLE_FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page.ts',
   'cli/run.ts',
   'cli/version.ts',
-  'core/name-lookup.ts',
   'http/dial/resolve.ts',
-  'http/server/process-memory.ts',
+  'http/server/memory.ts',
   'provider/queue/sqlite/queue-file.ts',
 ]);
 /**
@@ -138,7 +136,7 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /\.to(?:Locale)?(?:Lower|Upper)Case\b/,
-    text: 'converts case by itself, so `ſ` may differ from s; core/fold-case.ts does that, or add the file to ASCII_READERS',
+    text: 'converts case by itself, so `ſ` may differ from s; core/text.ts does that, or add the file to ASCII_READERS',
     mayUse: (file) => !isIn('verify', 'users')(file) || ASCII_READERS.has(file),
   },
   {
@@ -261,8 +259,8 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /from ['"](?:node:)?dns(?:\/promises)?['"];$/m,
-    text: 'looks up names; core/name-lookup.ts does it for names of the config, and http/dial/resolve.ts for others',
-    mayUse: (file) => file === 'core/name-lookup.ts' || file === 'http/dial/resolve.ts',
+    text: 'looks up names; http/dial/resolve.ts does it',
+    mayUse: (file) => file === 'http/dial/resolve.ts',
   },
   {
     pattern: /\bsystemResolve\b/,

@@ -119,7 +119,7 @@ function findProblem({ source, flags }: Pattern): string | undefined {
   const result = checkSync(widenRepetitions(source), flags, { checker: 'automaton', timeout: CHECK_TIMEOUT_MS });
   if (result.status === 'safe') return undefined;
   if (result.status === 'unknown') return 'cannot be checked; simplify it, or allow it with a reason';
-  return `takes ${result.complexity.summary} time; make it linear (core/trim.ts), or allow it with a reason`;
+  return `takes ${result.complexity.summary} time; make it linear (core/text.ts), or allow it with a reason`;
 }
 
 /** Replaces large counted repetitions by `*` or `+`. */

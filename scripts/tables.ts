@@ -2,8 +2,7 @@
 import type { Command } from 'commander';
 import { isOfSender, RETRIES, toAccepted, toChanges, toId, toSignature, toSigned, toTime } from '../src/cli/sender-page.ts';
 import { toJsonSchema } from '../src/config/schema/json-schema.ts';
-import type { RefusalCode } from '../src/core/refusal.ts';
-import { REFUSALS } from '../src/core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalCode } from '../src/core/refusal.ts';
 import { GROUPS } from '../src/diagnostics/probe/check.ts';
 import { CHECKS } from '../src/diagnostics/probe/run-checks.ts';
 import { toFixturesJsonSchema } from '../src/diagnostics/simulate/fixtures.ts';

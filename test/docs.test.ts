@@ -16,7 +16,7 @@ import { isOfSender, renderSenderPage, SENDER_NOTES } from '../src/cli/sender-pa
 import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
-import { REFUSALS } from '../src/core/refusal-catalogue.ts';
+import { REFUSALS } from '../src/core/refusal.ts';
 import { CAUSES } from '../src/diagnostics/explain/causes.ts';
 import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/gateway/pipeline/store-metrics.ts';
 import {

@@ -4,7 +4,7 @@ import express, { type Request, type Response } from 'express';
 import { Redis } from 'ioredis';
 import { destination, pino } from 'pino';
 import { Webhook } from 'standardwebhooks';
-import { setServiceFlags } from '../../src/http/server/process-memory.ts';
+import { setServiceFlags } from '../../src/http/server/memory.ts';
 
 // Each rival is idle while others are measured: V8 would discard its code, and compile it again in the next scenario.
 setServiceFlags();

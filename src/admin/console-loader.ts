@@ -1,7 +1,7 @@
 /** Loads the console on its first request. Its code is a separate bundle, so that a gate without an operator at the console reads none of it. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { RequestBody } from '../core/body.ts';
 import type { CancelTimer, Milliseconds } from '../core/clock.ts';
+import type { RequestBody } from '../core/request.ts';
 import { runDetached } from '../core/safe-events.ts';
 import type { SharedStreams } from '../state/shared-streams.ts';
 import type { Console, ConsoleParts } from './console/console.ts';

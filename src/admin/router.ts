@@ -1,6 +1,6 @@
 /** Routes authorized requests of the admin port to their endpoint. */
 import type { IncomingMessage } from 'node:http';
-import type { RequestBody } from '../core/body.ts';
+import type { RequestBody } from '../core/request.ts';
 import { type AdminAccess, authorizeLoopback, authorizeSite, type Denial } from './access.ts';
 import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';

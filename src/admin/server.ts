@@ -2,8 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
 import { endCounted } from '../core/read-pause.ts';
-import type { Refusal } from '../core/refusal.ts';
-import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { REFUSALS, type Refusal } from '../core/refusal.ts';
 import { onceEvent } from '../core/safe-events.ts';
 import { PlainPort } from '../gateway/pipeline/plain-port.ts';
 import type { BoundAddress } from '../http/server/listener.ts';

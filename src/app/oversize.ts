@@ -3,9 +3,8 @@ import { getHeapStatistics } from 'node:v8';
 import { toConfigHeap } from '../config/load/document.ts';
 import type { Config } from '../config/schema/config.ts';
 import { BYTES_PER_ID } from '../config/schema/store-schema.ts';
-import { readContainerMemory } from '../core/container-memory.ts';
 import { error, type Problem, warning } from '../core/problem.ts';
-import { toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
+import { readContainerMemory, toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
 
 const MIB = 1024 * 1024;
 /** The smallest limit under which floods of large events did not get a sender killed (bench/RESULTS-provider-memory.md). */

@@ -1,15 +1,14 @@
 /** The services that all routes share, built once for the life of the gate: store, settlements, passwords, keys, telemetry. */
 import { availableParallelism } from 'node:os';
-import { toClientNetwork, toSite } from '../core/client-network.ts';
 import { type Clock, toInstant } from '../core/clock.ts';
-import { readContainerMemory } from '../core/container-memory.ts';
+import { toClientNetwork, toSite } from '../core/ip-address.ts';
 import { Captures } from '../diagnostics/explain/captures.ts';
 import { Capacity } from '../gateway/pipeline/capacity.ts';
 import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { Settlements } from '../gateway/pipeline/settlements.ts';
 import { toReadLimits } from '../gateway/upstream/forwarder.ts';
 import { IdentitySigner } from '../gateway/upstream/identity-token.ts';
-import { buildMemory, type ServerMemory, toMemoryBudget } from '../http/server/memory.ts';
+import { buildMemory, readContainerMemory, type ServerMemory, toMemoryBudget } from '../http/server/memory.ts';
 import type { MemoryGuard } from '../http/server/memory-guard.ts';
 import { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
 import { Journal } from '../telemetry/journal/journal.ts';

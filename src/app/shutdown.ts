@@ -2,11 +2,11 @@
 import { connect, type Socket } from 'node:net';
 import type { Config, RouteConfig } from '../config/schema/config.ts';
 import { type Clock, type Milliseconds, pause, within } from '../core/clock.ts';
-import { lookUpForConnect } from '../core/name-lookup.ts';
 import { onEvent, runDetached } from '../core/safe-events.ts';
 import type { ExchangePort } from '../gateway/exchange.ts';
 import type { Capacity } from '../gateway/pipeline/capacity.ts';
 import type { Settlements } from '../gateway/pipeline/settlements.ts';
+import { lookUpForConnect } from '../http/dial/resolve.ts';
 import type { ListenPhase, ListenServer } from '../http/server/server.ts';
 import type { AuthzEndpoint } from './authz.ts';
 import type { GateLogger } from './log-events.ts';

@@ -9,7 +9,7 @@ import type { ServerMemory } from '../http/server/memory.ts';
 import type { TlsContexts } from '../http/server/tls.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { Journal } from '../telemetry/journal/journal.ts';
-import type { Tracing } from '../telemetry/tracing/span.ts';
+import type { Tracing } from '../telemetry/tracing/tracer.ts';
 import type { Attempts } from '../users/attempts.ts';
 import { toAdminLabels } from './admin.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';

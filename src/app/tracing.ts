@@ -5,8 +5,7 @@ import type { OtlpRead } from '../config/sources/otlp-settings.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { SpanExporter } from '../telemetry/tracing/otlp/exporter.ts';
 import { createPost } from '../telemetry/tracing/otlp/post.ts';
-import type { Tracing } from '../telemetry/tracing/span.ts';
-import { Tracer } from '../telemetry/tracing/tracer.ts';
+import { Tracer, type Tracing } from '../telemetry/tracing/tracer.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 

@@ -10,8 +10,8 @@ import {
 } from '../config/schema/config.ts';
 import { readUserSource, toUserFiles, type UserText } from '../config/sources/user-sources.ts';
 import type { Bytes } from '../core/bytes.ts';
-import { readContainerMemory } from '../core/container-memory.ts';
 import { error, type Path, type Problem, under, unwrap, warning } from '../core/problem.ts';
+import { readContainerMemory } from '../http/server/memory.ts';
 import { toHashBudget, toLargestHash } from '../users/hash-budget.ts';
 import { parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
 import { UserSet, type UserSource } from '../users/user-set.ts';

@@ -1,11 +1,11 @@
 /** The options of commands that use an API of a running sidegate: where it is, and the credentials. */
 
 import type { Command } from 'commander';
-import { findTokenProblem } from '../core/bearer-token.ts';
 import { usageError } from '../core/errors.ts';
 import { isLoopbackIp } from '../core/ip-address.ts';
 import { Secret } from '../core/secret.ts';
-import { toPrintable } from '../core/terminal.ts';
+import { toPrintable } from '../core/text.ts';
+import { findTokenProblem } from '../http/server/port-access.ts';
 import { ApiClient, ApiFailure, type ApiTarget } from './api-client.ts';
 import { toChoice } from './arguments.ts';
 import { parseHttpUrl, readCa } from './http-request.ts';

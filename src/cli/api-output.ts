@@ -1,6 +1,6 @@
 /** How commands show what an API returns: JSON, tables, and the progress of long repairs. */
 
-import { toPrintable } from '../core/terminal.ts';
+import { toPrintable } from '../core/text.ts';
 import type { AttemptView } from '../provider/api/schemas.ts';
 import type { Io } from './io.ts';
 

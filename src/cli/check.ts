@@ -5,7 +5,7 @@ import { readText } from '../config/load/document.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { isError, type Severity } from '../core/problem.ts';
-import { formatJson, paint, toPrintable } from '../core/terminal.ts';
+import { formatJson, paint, toPrintable } from '../core/text.ts';
 import { EXIT, type Io } from './io.ts';
 import { showProblems } from './problems.ts';
 

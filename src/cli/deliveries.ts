@@ -1,7 +1,7 @@
 /** `sidegate deliveries`: lists, shows and repairs the deliveries of a running provider. */
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../provider/api/schemas.ts';
 import { type ApiClient, ApiFailure, readPages } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';

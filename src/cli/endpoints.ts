@@ -3,7 +3,7 @@
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
 import { isJsonObject } from '../core/json-path.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import type { EndpointStats, EndpointView } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';

@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import type { OutgoingEvent } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withFormat, withProvider } from './api-options.ts';

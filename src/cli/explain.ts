@@ -7,7 +7,7 @@ import { SidegateError, usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
 import { Refusal } from '../core/refusal.ts';
 import { parseTarget } from '../core/target.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import type { Captured } from '../diagnostics/captured/captured.ts';
 import { readCaptured } from '../diagnostics/captured/read.ts';
 import type { AnalysisInput, RejectedRequest } from '../diagnostics/explain/analysis.ts';

@@ -7,7 +7,7 @@ import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText, usageError } from '../core/errors.ts';
 import { type ListenAddress, toLocalTarget } from '../core/listen-address.ts';
 import { formatProblem } from '../core/problem.ts';
-import { toPrintable } from '../core/terminal.ts';
+import { toPrintable } from '../core/text.ts';
 import { openRequest, parseHttpUrl, readCa, readText } from './http-request.ts';
 import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';

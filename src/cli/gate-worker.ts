@@ -9,7 +9,7 @@ import { PostedLines, WorkerLink } from '../app/workers/worker-link.ts';
 import { systemClock } from '../core/clock.ts';
 import { formatProblem } from '../core/problem.ts';
 import { reportEscaped, runDetached } from '../core/safe-events.ts';
-import { createFullCollector } from '../http/server/process-memory.ts';
+import { createFullCollector } from '../http/server/memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { EXIT } from './io.ts';

@@ -3,7 +3,7 @@
 import type { Command } from 'commander';
 import type { FailedLogins } from '../admin/console/login-schemas.ts';
 import { usageError } from '../core/errors.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import type { ApiClient } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatTable } from './api-output.ts';

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { isMainThread } from 'node:worker_threads';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { toPrintableLines } from '../core/terminal.ts';
+import { toPrintableLines } from '../core/text.ts';
 import { describeArgument } from './arguments.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';

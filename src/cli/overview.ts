@@ -3,7 +3,7 @@
 import type { Command } from 'commander';
 import type { Overview, RouteOverview } from '../admin/console/overview-schemas.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import type { ApiClient } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatMembers, formatTable } from './api-output.ts';

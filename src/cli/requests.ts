@@ -5,7 +5,7 @@ import { OUTCOMES } from '../admin/console/stages.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
-import { formatJson, toPrintable } from '../core/terminal.ts';
+import { formatJson, toPrintable } from '../core/text.ts';
 import { type ApiClient, ApiFailure, readPages, type StreamEvent, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatMembers, formatTable } from './api-output.ts';

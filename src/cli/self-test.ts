@@ -6,7 +6,7 @@ import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { SidegateError, toErrorText, usageError } from '../core/errors.ts';
 import { type ListenAddress, parseListenAddress } from '../core/listen-address.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import { paint } from '../core/terminal.ts';
+import { paint } from '../core/text.ts';
 import { SelfTestApp } from '../diagnostics/self-test/app.ts';
 import type { Scheme, SignRequest } from '../verify/schemes/scheme.ts';
 import { readSecretOption, toDuration, toScheme } from './input.ts';

@@ -3,7 +3,7 @@ import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import { toErrorText, usageError } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { toPrintableLines } from '../core/terminal.ts';
+import { toPrintableLines } from '../core/text.ts';
 import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';

@@ -1,8 +1,7 @@
 /** The page of a sender with a preset, in Markdown: where its secret is, the config, what is verified, how it behaves, how to test it. */
 import { stringify } from 'yaml';
 import { repeatsBytes } from '../config/schema/retention.ts';
-import type { RefusalCode } from '../core/refusal.ts';
-import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalCode } from '../core/refusal.ts';
 import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
 import type { SenderProfile } from '../verify/presets/sender-profiles.ts';
 import { SENDERS, toStatuses } from '../verify/presets/senders.ts';

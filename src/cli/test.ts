@@ -6,7 +6,7 @@ import { findNearest } from '../config/schema/did-you-mean.ts';
 import { findUnused } from '../config/sources/fake-sources.ts';
 import { usageError } from '../core/errors.ts';
 import { error, isError, type LocatedProblem } from '../core/problem.ts';
-import { paint, type Tone } from '../core/terminal.ts';
+import { paint, type Tone } from '../core/text.ts';
 import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts';
 import { countResults, type FileReport, FORMATS, type TestReport } from '../diagnostics/simulate/report.ts';
 import { runTests } from '../diagnostics/simulate/run-tests.ts';

@@ -1,7 +1,7 @@
 /** Verifies a delivery step by step for commands, and finds what would have made it pass. */
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
-import { paint, toPrintable } from '../core/terminal.ts';
+import { paint, toPrintable } from '../core/text.ts';
 import { type AnalysisInput, type ExplainFinding, type Explanation, readWholeHead } from '../diagnostics/explain/analysis.ts';
 import { analyze } from '../diagnostics/explain/analyze.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';

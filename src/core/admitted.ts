@@ -2,10 +2,10 @@
  * The proof that a request passed every gate of its route. Only gateway/pipeline/guarded-request.ts may import
  * `admit` (a lint rule enforces it).
  */
-import type { BodyStream } from './body.ts';
+
 import type { ClaimedEvent } from './event.ts';
-import type { ParsedHead } from './parsed-head.ts';
 import type { Refusal } from './refusal.ts';
+import type { BodyStream, ParsedHead } from './request.ts';
 
 declare const proof: unique symbol;
 

@@ -48,7 +48,7 @@ export function toPlainAddress(text: string): string {
 }
 
 /** The eight groups of a normalized IPv6 address. */
-export function toIpv6Groups(ip: string): readonly string[] {
+function toIpv6Groups(ip: string): readonly string[] {
   const [head = '', tail] = ip.split('::');
   const before = head === '' ? [] : head.split(':');
   if (tail === undefined) return before;
@@ -128,4 +128,107 @@ function toInverted(group: string): string {
 function toDotted(...groups: readonly string[]): string {
   const numbers = groups.map((group) => Number.parseInt(group, 16));
   return numbers.flatMap((number) => [number >> 8, number & 0xff]).join('.');
+}
+
+// Groups the addresses that one client controls, so that a limit counts clients instead of addresses.
+
+/** An IPv6 subscriber gets at least a /64 and can use every address in it (RFC 6177). */
+const NETWORK_GROUPS = 4;
+/** A site gets at most a /48 (RFC 6177). */
+const SITE_GROUPS = 3;
+/** For translators of a network (RFC 8215). The IPv4 address may be at one of several places (RFC 6052 §2.2); each has one IPv6 address. */
+const LOCAL_TRANSLATION = '64:ff9b:1:';
+const MAX_REMEMBERED = 1_024;
+
+/**
+ * So many clients without requests may stay in a table of clients. If each client were removed with its last request, and added again with
+ * the next one, V8 would replace the table again and again (core/collections.ts).
+ */
+export const KEPT_CLIENTS = 1_024;
+
+/**
+ * The IPv4 address itself, or the /64 network of an IPv6 address, normalized. An IPv6 address that stands for an IPv4 address, such as that
+ * of a translator, is the IPv4 address: otherwise all clients of the translator would be one. Text that is not an address is returned unchanged.
+ */
+export function toClientNetwork(address: string): string {
+  if (!address.includes(':')) return address;
+  const ip = normalizeIp(address);
+  if (ip === undefined || !ip.includes(':')) return ip ?? address;
+  const groups = toIpv6Groups(ip);
+  if (ip.startsWith(LOCAL_TRANSLATION)) return groups.join(':');
+  return findEmbeddedIpv4(ip) ?? groups.slice(0, NETWORK_GROUPS).join(':');
+}
+
+/**
+ * The /48 around a client network of IPv6; otherwise the network itself. For shares, where many networks of one site count together. Not for
+ * bans: a /48 may have several subscribers.
+ */
+export function toSite(network: string): string {
+  const groups = network.split(':');
+  return groups.length === NETWORK_GROUPS ? groups.slice(0, SITE_GROUPS).join(':') : network;
+}
+
+/** Like `toClientNetwork`, with a cache of recent addresses: converting an IPv6 address takes microseconds for each request. */
+export function rememberClientNetworks(): (address: string) => string {
+  const known = new Map<string, string>();
+  return (address) => {
+    if (!address.includes(':')) return address;
+    const before = known.get(address);
+    if (before !== undefined) return before;
+    const network = toClientNetwork(address);
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    known.set(address, network);
+    return network;
+  };
+}
+
+// IPv6 addresses that a NAT64 translates to IPv4 (RFC 6052).
+
+/** RFC 6052 §2.2. */
+const LENGTHS: ReadonlySet<string> = new Set(['32', '40', '48', '56', '64', '96']);
+const DIGITS_OF_96_BITS = 24;
+const IPV4_DIGITS = 8;
+/** Bits 64 to 71 are reserved: shorter prefixes leave them out of the IPv4 address. */
+const RESERVED = { start: 16, end: 18 };
+
+/** Whether the text is an IPv6 prefix of a length that a NAT64 can have. */
+export function isNat64Prefix(text: string): boolean {
+  return parsePrefix(text) !== undefined;
+}
+
+/** The prefixes of the NAT64 in a network. */
+export class Nat64Prefixes {
+  /** In hex digits, without colons. */
+  readonly #prefixes: readonly string[];
+
+  /** Ignores text that `isNat64Prefix` rejects. */
+  constructor(prefixes: readonly string[]) {
+    this.#prefixes = prefixes.map(parsePrefix).filter((prefix) => prefix !== undefined);
+  }
+
+  /** The IPv4 addresses that a normalized address is translated to: one for each prefix that it starts with. */
+  toIpv4(ip: string): string[] {
+    if (this.#prefixes.length === 0 || !ip.includes(':')) return [];
+    const digits = toDigits(ip);
+    return this.#prefixes.filter((prefix) => digits.startsWith(prefix)).map((prefix) => findIpv4(digits, prefix.length));
+  }
+}
+
+function parsePrefix(text: string): string | undefined {
+  const [address = '', length = '', ...rest] = text.split('/');
+  const ip = normalizeIp(address);
+  if (ip === undefined || !ip.includes(':') || !LENGTHS.has(length) || rest.length > 0) return undefined;
+  return toDigits(ip).slice(0, Number(length) / 4);
+}
+
+function toDigits(ip: string): string {
+  return toIpv6Groups(ip)
+    .map((group) => group.padStart(4, '0'))
+    .join('');
+}
+
+function findIpv4(digits: string, start: number): string {
+  const all = start === DIGITS_OF_96_BITS ? digits : digits.slice(0, RESERVED.start) + digits.slice(RESERVED.end);
+  const bytes = all.slice(start, start + IPV4_DIGITS).match(/../g) ?? [];
+  return bytes.map((byte) => Number.parseInt(byte, 16)).join('.');
 }

@@ -1,5 +1,5 @@
 /** Problems with a config and with what it refers to. All are collected, and shown at once with their positions. */
-import { toPrintable } from './terminal.ts';
+import { toPrintable } from './text.ts';
 
 /** An `error` prevents the start or the reload; a `warning` is printed and logged. */
 export type Severity = 'error' | 'warning';

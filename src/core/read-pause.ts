@@ -4,8 +4,8 @@
  * Only this file pauses streams and waits for `drain`; scripts/lint-layers.ts checks it.
  */
 import { type CancelTimer, type Clock, MAX_TIMER_MS, type Milliseconds } from './clock.ts';
+import type { ListElement } from './collections.ts';
 import { guardCallback, offEvent, onEvent } from './safe-events.ts';
-import type { ListElement } from './unordered-list.ts';
 
 /** A stream that can be paused. */
 interface Pausable {
@@ -15,7 +15,7 @@ interface Pausable {
 
 /** The client that a pause is for. */
 export interface PauseOwner {
-  /** The network of the client (core/client-network.ts). */
+  /** The network of the client (core/ip-address.ts). */
   readonly network: string;
   readonly pauses: Pauses;
 }

@@ -4,15 +4,13 @@
  */
 import type { Duplex } from 'node:stream';
 import type { Admitted } from '../core/admitted.ts';
-import type { ClientResponse } from '../core/client-response.ts';
 import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
-import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
 import { type Reason, Refusal, refuse } from '../core/refusal.ts';
-import type { RequestTrace } from '../core/request-trace.ts';
+import type { ClientResponse, ParsedHead, RequestInfo } from '../core/request.ts';
 import { whenSettled } from '../core/safe-events.ts';
 import type { RequestHandler } from '../http/server/server.ts';
-import type { TrustLevel } from '../telemetry/tracing/tracer.ts';
+import type { RequestTrace, TrustLevel } from '../telemetry/tracing/tracer.ts';
 import type { EgressProxy } from './egress-proxy/egress-proxy.ts';
 import { checkOriginal, writeAllowed } from './forward-auth/auth-response.ts';
 import type { AppSlot, Capacity, CapacityResult } from './pipeline/capacity.ts';

@@ -1,17 +1,14 @@
 /** The end of a request, however it came to it: its response if nobody sent one, its record, and its memory. */
 import type { Duplex } from 'node:stream';
-import type { ClientResponse } from '../core/client-response.ts';
 import { toErrorText } from '../core/errors.ts';
-import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
-import type { Refusal } from '../core/refusal.ts';
-import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { REFUSALS, type Refusal } from '../core/refusal.ts';
+import type { ClientResponse, ParsedHead, RequestInfo } from '../core/request.ts';
 import { offEvent, onEvent } from '../core/safe-events.ts';
-import { TurnEnd } from '../core/turn-end.ts';
 import { lingerOnClose } from '../http/server/linger.ts';
 import type { AuthRequestMetrics } from './forward-auth/auth-request-metrics.ts';
 import { toCallerFormat } from './forward-auth/auth-response.ts';
 import { type RecordedRoute, type RecordParts, type RequestRecord, record, recordAuthRequest } from './pipeline/record.ts';
-import { type RefusalFormat, toFormat, writeRefusal, writeSocketRefusal } from './pipeline/respond.ts';
+import { type RefusalFormat, TurnEnd, toFormat, writeRefusal, writeSocketRefusal } from './pipeline/respond.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
 import type { ServerMetrics } from './server-metrics.ts';
 

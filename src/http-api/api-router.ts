@@ -2,8 +2,8 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod';
 import { findNearest } from '../config/schema/did-you-mean.ts';
-import type { RequestBody } from '../core/body.ts';
 import { Refusal } from '../core/refusal.ts';
+import type { RequestBody } from '../core/request.ts';
 import { parseStrictJson } from '../core/strict-json.ts';
 import type { ApiResponse, Operation } from './operation.ts';
 import { type FieldError, toInvalid, toProblem, toRefusalProblem } from './problem.ts';

@@ -1,6 +1,5 @@
 /** Error responses of an API: problem details (RFC 9457) with a code, and the fields that are wrong. */
-import type { Refusal, RefusalCode } from '../core/refusal.ts';
-import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { REFUSALS, type Refusal, type RefusalCode } from '../core/refusal.ts';
 import type { ApiResponse } from './operation.ts';
 import { PROBLEMS, type ProblemCode, type ProblemEntry } from './problem-catalogue.ts';
 

@@ -2,8 +2,7 @@
 import type { Admitted } from '../core/admitted.ts';
 import { type Milliseconds, parseDuration, systemClock } from '../core/clock.ts';
 import type { Claim } from '../core/event.ts';
-import { Refusal, refuse } from '../core/refusal.ts';
-import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { REFUSALS, Refusal, refuse } from '../core/refusal.ts';
 import { type Secret, toSecret } from '../core/secret.ts';
 import { createContentGate } from '../gateway/pipeline/gates/content.ts';
 import type { EventGate, HeadGate, RouteGates, VerifiedEventGate } from '../gateway/pipeline/gates/gate.ts';

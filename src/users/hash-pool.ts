@@ -1,6 +1,6 @@
 /** Checks passwords off the event loop, on a bounded number of threads with a bounded queue. */
 import { Worker } from 'node:worker_threads';
-import { toSite } from '../core/client-network.ts';
+import { toSite } from '../core/ip-address.ts';
 import { onEvent, runDetached } from '../core/safe-events.ts';
 import { HashQueue } from './hash-queue.ts';
 import type { PasswordHash } from './password-hash.ts';

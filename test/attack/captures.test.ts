@@ -2,8 +2,8 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../src/core/headers.ts';
-import type { ParsedHead } from '../../src/core/parsed-head.ts';
 import { refuse } from '../../src/core/refusal.ts';
+import type { ParsedHead } from '../../src/core/request.ts';
 import { parseTarget, type RequestTarget } from '../../src/core/target.ts';
 import {
   Captures,

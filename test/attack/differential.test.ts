@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
+import { PATH_DISTINCTIONS } from '../../src/http/path-forms.ts';
 import { type Front, formatBypass, fuzz } from '../fuzz/differential.ts';
 import { FRAMEWORKS } from '../support/frameworks/framework.ts';
 

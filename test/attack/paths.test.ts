@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { toPathForms } from '../../src/core/path-forms.ts';
+import { toPathForms } from '../../src/http/path-forms.ts';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
 import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute, toLines } from './route-kinds.ts';

@@ -1,8 +1,8 @@
 /** A claim gate as the pipeline runs it, with the grant that each event got. */
 import type { ClaimGrant, VerifiedEvent } from '../../src/core/event.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
-import type { ParsedHead } from '../../src/core/parsed-head.ts';
 import { Refusal } from '../../src/core/refusal.ts';
+import type { ParsedHead } from '../../src/core/request.ts';
 import type { ClaimGate } from '../../src/gateway/pipeline/gates/gate.ts';
 
 /** A verified event at the gate. */

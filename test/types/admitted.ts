@@ -1,8 +1,8 @@
 /** Holds by compiling: the stages of a request cannot be skipped. `npm run typecheck` runs it. */
 import type { ServerResponse } from 'node:http';
 import type { Admitted } from '../../src/core/admitted.ts';
-import type { ParsedHead } from '../../src/core/parsed-head.ts';
 import { acknowledge, type Refusal, refuse } from '../../src/core/refusal.ts';
+import type { ParsedHead } from '../../src/core/request.ts';
 import type { ClaimGate } from '../../src/gateway/pipeline/gates/gate.ts';
 import type { Forwarder } from '../../src/gateway/upstream/forwarder.ts';
 

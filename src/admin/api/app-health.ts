@@ -3,10 +3,10 @@ import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { offEvent, onAbort, onceEvent, runDetached } from '../../core/safe-events.ts';
 import { requestOnce, toHost } from '../../http/client/request-once.ts';
 import { DialFailure, Opening, whenReady } from '../../http/dial/dial.ts';
+import { lookUpForConnect } from '../../http/dial/resolve.ts';
 import { type AdminResponse, toPlain } from '../response.ts';
 import type { AdminEndpoint } from '../router.ts';
 

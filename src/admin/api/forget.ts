@@ -1,8 +1,7 @@
 /** `POST /routes/{route}/forget`: deletes one event ID, so that the next valid delivery with it is forwarded. The log records each call. */
 import type { IncomingMessage } from 'node:http';
-import type { RequestBody } from '../../core/body.ts';
-import { Refusal } from '../../core/refusal.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS, Refusal } from '../../core/refusal.ts';
+import type { RequestBody } from '../../core/request.ts';
 import { forgetEvent } from '../../gateway/pipeline/event-keys.ts';
 import { type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';

@@ -1,6 +1,6 @@
 /** `GET /journal`, `GET /journal/attempts` and `/captures`: the most recent decisions, attempts and captured deliveries, newest first. */
 import { toInstant } from '../../core/clock.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS } from '../../core/refusal.ts';
 import type { AttemptEntry, AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Journal, JournalEntry, JournalQuery } from '../../telemetry/journal/journal.ts';
 import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';

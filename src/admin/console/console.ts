@@ -1,7 +1,7 @@
 /** The console's JSON API (docs/console-api.md). The entry point of a separate bundle (scripts/bundle.ts), which is loaded on first use. */
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { RequestBody } from '../../core/body.ts';
+import type { RequestBody } from '../../core/request.ts';
 import { ApiRouter, handleOperation, validateQuery } from '../../http-api/api-router.ts';
 import { writeResponse } from '../../http-api/api-writer.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';

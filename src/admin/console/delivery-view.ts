@@ -1,7 +1,7 @@
 /** Formats journal entries for the console. Only here texts are built, when somebody asks for them. */
 import type { RouteConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
-import { containsSecret } from '../../core/secret-search.ts';
+import { containsSecret } from '../../core/secret.ts';
 import { EVENT_TYPE_HEADERS } from '../../gateway/pipeline/record.ts';
 import { toInboxEndpoint } from '../../provider/events/event.ts';
 import type { BodyAbsence, JournalBody, JournalEntry } from '../../telemetry/journal/journal.ts';

@@ -3,9 +3,8 @@ import { availableParallelism } from 'node:os';
 import type { LoadedConfig } from '../../config/load/load.ts';
 import { DIVIDED_LIMITS } from '../../config/rules/validate-workers.ts';
 import type { Config } from '../../config/schema/config.ts';
-import { readContainerMemory } from '../../core/container-memory.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
-import { toMemoryBudget } from '../../http/server/memory.ts';
+import { readContainerMemory, toMemoryBudget } from '../../http/server/memory.ts';
 import { toHashBudget } from '../../users/hash-budget.ts';
 
 /** The ports that a worker joins; they are known once the first worker listens. */

@@ -1,7 +1,7 @@
 /** The line of a config that a problem is about, without what may be a secret: only keys, and values that the schema knows not to be one. */
 import { isMap, isScalar, isSeq, Lexer, type Pair } from 'yaml';
 import type { LocatedProblem } from '../../core/problem.ts';
-import { toPrintable } from '../../core/terminal.ts';
+import { toPrintable } from '../../core/text.ts';
 import { descend, type JsonSchema, toJsonSchema, toVariants } from '../schema/json-schema.ts';
 import { isShownValue, toShownKey } from '../schema/shown.ts';
 import { parseDocuments } from './syntax.ts';

@@ -1,8 +1,8 @@
 /** The rules of methods and media types: every request that a route lists must be one that its scheme can accept. */
 
 import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/media-type.ts';
-import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
+import { METHODS_WITHOUT_CONTENT } from '../../core/request.ts';
 import { mayBeEmpty, needsContent, readsBody, signsSortedForm, toSenderMethods } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { toHeaderNames } from '../../verify/schemes/head.ts';

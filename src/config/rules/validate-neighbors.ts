@@ -1,7 +1,7 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
 import { mayShareTarget } from '../../core/listen-address.ts';
-import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { type Problem, warning } from '../../core/problem.ts';
+import { type PathDistinction, toPathForms } from '../../http/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
 
@@ -125,7 +125,7 @@ function checkBelow(space: MatchSpace, paths: PathIndex): Problem[] {
   return [warning(['routes', index, 'match', 'path'], message, hint)];
 }
 
-/** A path below a script is another name of the script (core/path-forms.ts), but `/index.php/a/b` is none of `/index.php/a`. */
+/** A path below a script is another name of the script (http/path-forms.ts), but `/index.php/a/b` is none of `/index.php/a`. */
 function rejectsBelow({ path, route }: MatchSpace): boolean {
   const kept = new Set(route.match.trustAppToDistinguish);
   const own = toPathForms(path, new Set([...kept, 'extension', 'otherNames']));

@@ -1,10 +1,10 @@
 /** The rules across several parts of the config, and the warnings about insecure settings. */
 import { isIP } from 'node:net';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { parseDestinationRule } from '../../core/destination.ts';
 import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-address.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { isPublicAddress } from '../../http/dial/address-rules.ts';
+import { parseDestinationRule } from '../../http/dial/destination.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';

@@ -3,10 +3,9 @@ import { isIP, isIPv4 } from 'node:net';
 import * as z from 'zod';
 import type { Bytes } from '../../core/bytes.ts';
 import { DURATION_UNITS, type EpochMilliseconds, type Milliseconds, parseDuration } from '../../core/clock.ts';
-import { isIpRange } from '../../core/ip-address.ts';
+import { isIpRange, isNat64Prefix } from '../../core/ip-address.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { HOST_NAME, type ListenAddress, parseListenAddress } from '../../core/listen-address.ts';
-import { isNat64Prefix } from '../../core/nat64.ts';
 
 /** Names of keys and user sources, which become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;

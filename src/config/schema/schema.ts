@@ -1,8 +1,8 @@
 /** The config's schema. Types, defaults, error messages and the JSON Schema for editors derive from it. */
 import * as z from 'zod';
-import { MAX_METHOD_LENGTH } from '../../core/method.ts';
-import { PATH_DISTINCTIONS } from '../../core/path-forms.ts';
+import { MAX_METHOD_LENGTH } from '../../core/request.ts';
 import { AMBIGUOUS_FORMS } from '../../core/target.ts';
+import { PATH_DISTINCTIONS } from '../../http/path-forms.ts';
 import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
 import { limits, workers } from './limits-schema.ts';

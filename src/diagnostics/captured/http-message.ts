@@ -1,6 +1,6 @@
 /** Reads a request as sent on the wire (RFC 9112), leniently, because such files are often edited by hand. */
 import { usageError } from '../../core/errors.ts';
-import { trimEnds } from '../../core/trim.ts';
+import { trimEnds } from '../../core/text.ts';
 import { type Captured, splitUrl } from './captured.ts';
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP\/[0-9.]+$/;

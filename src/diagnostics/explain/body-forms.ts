@@ -9,7 +9,7 @@ import {
   inflateSync,
   zstdDecompressSync,
 } from 'node:zlib';
-import { trimEnd, trimEnds } from '../../core/trim.ts';
+import { trimEnd, trimEnds } from '../../core/text.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { toJsonForms } from './json-forms.ts';
 import type { Meter } from './meter.ts';

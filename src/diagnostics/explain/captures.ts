@@ -1,10 +1,10 @@
 /** Keeps the most recent rejected deliveries of the routes with `capture: failures`, in memory only, for `sidegate explain`. */
 
-import { rememberClientNetworks } from '../../core/client-network.ts';
 import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
+import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { Refusal } from '../../core/refusal.ts';
-import { TokenBucket } from '../../core/token-bucket.ts';
+import type { ParsedHead } from '../../core/request.ts';
+import { TokenBucket } from '../../core/throttle.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { type CapturedBody, formatHar } from './capture-har.ts';
 import type { CaptureOutcome } from './capture-metrics.ts';

@@ -1,8 +1,9 @@
 /** Analyses rejections in the background: one at a time, without delaying requests, with a rate limit per route and a CPU budget. */
-import { rememberClientNetworks } from '../../core/client-network.ts';
+
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
+import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
+import type { ParsedHead } from '../../core/request.ts';
 import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts';
 import { DEFAULT_BUDGET, Meter } from './meter.ts';
 

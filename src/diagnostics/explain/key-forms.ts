@@ -1,7 +1,7 @@
 /** The keys that may have signed a request, and other ways to decode the text of a secret. */
 
 import { Secret } from '../../core/secret.ts';
-import { trimEnds } from '../../core/trim.ts';
+import { trimEnds } from '../../core/text.ts';
 import type { SecretEncoding } from '../../verify/schemes/description.ts';
 import type { Scheme, VerifyKey } from '../../verify/schemes/scheme.ts';
 import type { AnalysisInput, CandidateKey } from './analysis.ts';

@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import * as z from 'zod';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { duration, envName, filePath, instant, NAME } from '../../config/schema/scalars.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS } from '../../core/refusal.ts';
 import { PRESETS } from '../../verify/presets/catalogue.ts';
 import { APP_FAILURES, type AppFailure } from './fake-app.ts';
 

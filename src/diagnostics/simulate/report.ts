@@ -1,6 +1,6 @@
 /** The results of fixture files as text, as JSON, and as JUnit XML. */
 import { formatProblem, type LocatedProblem } from '../../core/problem.ts';
-import type { Tone } from '../../core/terminal.ts';
+import type { Tone } from '../../core/text.ts';
 import { type JunitCase, type JunitSuite, toJunit } from '../junit.ts';
 import type { TestFailure, TestResult } from './run-tests.ts';
 

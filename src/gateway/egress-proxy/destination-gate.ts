@@ -1,8 +1,8 @@
 /** Checks the destination of a forward proxy request: first by the allow-list, then by every address that the name resolves to. */
 
-import { type DestinationRule, findDestinationRule } from '../../core/destination.ts';
 import { refuse } from '../../core/refusal.ts';
 import { compileAddressRules, PUBLIC_ONLY } from '../../http/dial/address-rules.ts';
+import { type DestinationRule, findDestinationRule } from '../../http/dial/destination.ts';
 import type { OwnPorts } from '../../http/dial/own-ports.ts';
 import { type Resolve, resolveChecked } from '../../http/dial/resolve.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';

@@ -1,12 +1,11 @@
 /** Passes on the admitted requests of the forward proxy: to their destinations, or through tunnels. */
 import type { Admitted } from '../../core/admitted.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { ParsedHead, UpgradeRequest } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
+import type { ClientResponse, ParsedHead, UpgradeRequest } from '../../core/request.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { DialFailure, dial, Opening, takeTurns } from '../../http/dial/dial.ts';
+import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { Passed } from '../pipeline/record.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';

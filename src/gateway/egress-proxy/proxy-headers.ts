@@ -1,9 +1,9 @@
 /** Builds the header fields that the forward proxy sends to a destination: the client's, without hop-by-hop fields. */
 
 import type { Admitted } from '../../core/admitted.ts';
+import { HOP_BY_HOP, isTraceField, TRACE } from '../../core/field-policy.ts';
 import { findConnectionOptions, toFoldedName } from '../../core/headers.ts';
-import { HOP_BY_HOP, isTraceField, TRACE } from '../../core/managed-names.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
+import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import { addFraming } from '../upstream/request-headers.ts';
 import { addTrace } from '../upstream/trace-headers.ts';
 

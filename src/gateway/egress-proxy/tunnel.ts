@@ -1,10 +1,9 @@
 /** Relays bytes between a client and a destination until either closes, both are idle, or the maximum duration is reached. */
 import type { Socket } from 'node:net';
-import type { BodyStream } from '../../core/body.ts';
-import { freeChunk } from '../../core/chunk-memory.ts';
+import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { pauseUntilDrained, writeCounted } from '../../core/read-pause.ts';
+import type { BodyStream, UpgradeRequest } from '../../core/request.ts';
 import { afterWrite, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { ClientReads, type ReadLimits } from '../upstream/client-reads.ts';
 

@@ -1,10 +1,9 @@
 /** Handles auth requests of the forward-auth endpoint: accepts trusted callers only, and reads the original request from their headers. */
 
-import type { ClientResponse } from '../../core/client-response.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import { IpRanges } from '../../core/ip-address.ts';
-import type { Client, ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
+import type { Client, ClientResponse, ParsedHead, RequestInfo } from '../../core/request.ts';
 import { createForwardedForReader } from '../../http/server/client-address.ts';
 import type { RequestHandler } from '../../http/server/server.ts';
 import { readOriginalRequest } from './original-request.ts';

@@ -1,10 +1,8 @@
 /** Checks and answers original requests: they have no content, and another proxy reads the response. */
 import type { Admitted } from '../../core/admitted.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
+import { REFUSALS, type Refusal, refuse } from '../../core/refusal.ts';
+import type { ClientResponse, ParsedHead } from '../../core/request.ts';
+import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { RefusalFormat } from '../pipeline/respond.ts';
 import { addIdentity, type IdentityContext } from '../upstream/identity.ts';
 import { findMethodOverride } from '../upstream/request-headers.ts';

@@ -2,8 +2,9 @@
  * Reads the original request from the auth request of a proxy. Proxies forward their clients' own fields beside the ones that they
  * set, so contradicting fields are rejected, and so are missing ones: a client could supply them.
  */
+
+import { findProxyClaim, isOwnField, isProtectedField } from '../../core/field-policy.ts';
 import { type HeaderFields, toFoldedName } from '../../core/headers.ts';
-import { findProxyClaim, isOwnField, isProtectedField } from '../../core/managed-names.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';

@@ -1,8 +1,9 @@
 /** Limits how many requests the apps handle at once, and shares these slots among clients; a bounded number of requests may queue. */
-import { KEPT_CLIENTS, rememberClientNetworks } from '../../core/client-network.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
+
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
+import { type ListElement, UnorderedList } from '../../core/collections.ts';
+import { KEPT_CLIENTS, rememberClientNetworks } from '../../core/ip-address.ts';
+import type { ClientResponse } from '../../core/request.ts';
 
 /** A share that is used up. */
 type FullShare = 'queue_full' | 'client_share' | 'route_share' | 'unverified_share';

@@ -3,7 +3,7 @@
  * grants of several gates.
  */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/counts.ts';
+import { Counts } from '../../core/collections.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
 import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';

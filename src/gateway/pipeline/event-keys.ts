@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { listForwarded } from '../../core/headers.ts';
 import { toComparedType } from '../../core/media-type.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
+import type { ParsedHead } from '../../core/request.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Longer names are hashed, so that senders cannot make keys long; so are names that cannot be printed. */

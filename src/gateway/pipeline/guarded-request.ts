@@ -2,8 +2,8 @@
 import { type Admitted, admit, type CheckedDestination, type User, type VerifiedSender } from '../../core/admitted.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../../core/event.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, refuse, type StageName } from '../../core/refusal.ts';
+import type { ParsedHead } from '../../core/request.ts';
 import { whenSettled } from '../../core/safe-events.ts';
 import { joinGrants, NOTHING_CLAIMED, toOneTimeClaim } from './claims.ts';
 import type { BodyCheck, ClaimGate, RouteGates, WebhookGates } from './gates/gate.ts';

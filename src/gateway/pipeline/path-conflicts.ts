@@ -12,7 +12,7 @@ import {
   PATH_DISTINCTIONS,
   type PathDistinction,
   toPathForms,
-} from '../../core/path-forms.ts';
+} from '../../http/path-forms.ts';
 import type { Routable, RouteGroup } from './route-groups.ts';
 
 /** The properties of a group that are computed when the table is built. */

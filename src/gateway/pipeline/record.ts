@@ -4,16 +4,21 @@ import type { Admitted, VerifiedSender } from '../../core/admitted.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { VerifiedEvent } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import { MAX_METHOD_LENGTH } from '../../core/method.ts';
-import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
-import type { Acknowledgement, Reason, Refusal, RefusalCode, StageName } from '../../core/refusal.ts';
-import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
+import {
+  type Acknowledgement,
+  REFUSALS,
+  type Reason,
+  type Refusal,
+  type RefusalCode,
+  type RefusalLogLevel,
+  type StageName,
+} from '../../core/refusal.ts';
+import { MAX_METHOD_LENGTH, type ParsedHead, type RequestInfo } from '../../core/request.ts';
 import type { Journal, JournalBody, RequestDetails } from '../../telemetry/journal/journal.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
 import type { Exemplar } from '../../telemetry/metrics/series.ts';
-import type { RouteTrace, Span, SpanAttributes, Tracing } from '../../telemetry/tracing/span.ts';
 import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
+import type { RequestTrace, RouteTrace, Span, SpanAttributes, Tracing } from '../../telemetry/tracing/tracer.ts';
 import { PRESETS } from '../../verify/presets/catalogue.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';

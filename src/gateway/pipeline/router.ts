@@ -4,10 +4,10 @@
  * route's is rejected.
  */
 import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
-import { NOTHING_KEPT } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
+import type { ParsedHead } from '../../core/request.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
+import { NOTHING_KEPT } from '../../http/path-forms.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
 import { PathConflicts, PathForms } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './route-groups.ts';

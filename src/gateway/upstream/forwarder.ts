@@ -1,10 +1,10 @@
 /** Forwards an admitted request to the app, and the app's response to the sender, and reports the outcome. */
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Admitted } from '../../core/admitted.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
+import type { ClientResponse } from '../../core/request.ts';
 import type { Upstream } from '../../http/client/upstream.ts';
+import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { ReadLimits } from './client-reads.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import { Relay } from './relay.ts';

@@ -1,13 +1,11 @@
 /** Relays a response from the app to the sender. */
 import type { Admitted } from '../../core/admitted.ts';
-import type { BodyStream } from '../../core/body.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
-import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { findPause, type ReadPause, writeCounted } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
+import type { BodyStream, ClientResponse, UpgradeRequest } from '../../core/request.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
 import type { ReleaseBuffer } from '../../http/client/read-buffers.ts';
 import type { UpstreamExchange, UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';

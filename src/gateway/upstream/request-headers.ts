@@ -1,11 +1,10 @@
 /** Builds the request header for the app: removes everything that a client must not set, then adds sidegate's own fields. */
 
 import type { Admitted } from '../../core/admitted.ts';
-import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
+import { decideFieldAction, type FieldAction, type FieldSettings, isMethodOverride } from '../../core/field-policy.ts';
 import { findConnectionOptions, type HeaderFields, rememberByName, toFoldedName } from '../../core/headers.ts';
-import { isMethodOverride } from '../../core/managed-names.ts';
-import type { Client } from '../../core/parsed-head.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
+import type { Client } from '../../core/request.ts';
+import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
 import { addTrace } from './trace-headers.ts';
 

@@ -1,6 +1,7 @@
 /** Builds the response header for the sender: the app's, without hop-by-hop fields and fields that could disable the sender. */
+
+import { HOP_BY_HOP } from '../../core/field-policy.ts';
 import { type RawHeaders, rememberByName, toFoldedName } from '../../core/headers.ts';
-import { HOP_BY_HOP } from '../../core/managed-names.ts';
 
 /** What to do with a field of the app. */
 type ResponseFieldAction = 'pass' | 'drop' | 'length' | 'connection';

@@ -1,9 +1,9 @@
 /** Writes requests: their heads, and streamed bodies no faster than the server reads them. */
 import type { Socket } from 'node:net';
-import type { BodyConsumer, BodyStream } from '../../core/body.ts';
-import { freeChunk } from '../../core/chunk-memory.ts';
+import { freeChunk } from '../../core/buffers.ts';
 import { type ReadPause, writeCounted } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
+import type { BodyConsumer, BodyStream } from '../../core/request.ts';
 import type { UpstreamRequest } from './upstream.ts';
 
 /** Copying a small body is cheaper than writing a second buffer. */

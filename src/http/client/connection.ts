@@ -1,11 +1,11 @@
 /** A connection to a server, with one exchange at a time: opened, used, kept alive, closed. */
 import type { Socket } from 'node:net';
-import type { BodyStream } from '../../core/body.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
+import type { BodyStream } from '../../core/request.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import { DialFailure, type FailureKind, Opening, toCode } from '../dial/dial.ts';
 import { BodyWriter, writeRequest } from './body-writer.ts';

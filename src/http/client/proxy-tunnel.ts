@@ -1,14 +1,14 @@
 /** An egress proxy: opens tunnels through it with CONNECT (RFC 9110 §9.3.6). */
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
-import { type Destination, parseDestination } from '../../core/destination.ts';
 import { toAddressText } from '../../core/listen-address.ts';
-import { lookUpForConnect } from '../../core/name-lookup.ts';
 import type { Fault } from '../../core/problem.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
+import { type Destination, parseDestination } from '../dial/destination.ts';
 import { DialFailure, type Opening, toCode } from '../dial/dial.ts';
+import { lookUpForConnect } from '../dial/resolve.ts';
 import { parseResponseHead } from './response-head.ts';
 
 /** The settings of the proxy. */

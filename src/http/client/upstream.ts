@@ -1,8 +1,9 @@
 /** A request to a server, the listener for its response, and the limits of both: an app, an endpoint, or a service of the config. */
-import type { BodyStream } from '../../core/body.ts';
+
 import type { Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { ReadPause } from '../../core/read-pause.ts';
+import type { BodyStream } from '../../core/request.ts';
 import type { FailureKind } from '../dial/dial.ts';
 import type { ReleaseBuffer } from './read-buffers.ts';
 

@@ -1,7 +1,6 @@
 /** Which addresses may be connected to: those on the public internet, in every notation that reaches them, besides what the config says. */
 import { isIP } from 'node:net';
-import { findEmbeddedIpv4, IpRanges, normalizeIp } from '../../core/ip-address.ts';
-import { Nat64Prefixes } from '../../core/nat64.ts';
+import { findEmbeddedIpv4, IpRanges, Nat64Prefixes, normalizeIp } from '../../core/ip-address.ts';
 
 /** IANA's special-purpose registries (RFC 6890 and its successors): private, loopback, link-local, metadata, multicast, reserved. */
 const SPECIAL_IPV4 = [

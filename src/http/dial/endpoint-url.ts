@@ -1,9 +1,9 @@
 /** The URL of an endpoint, in a form that has only one interpretation, and which hosts and addresses deliveries may be sent to. */
 import { isIP } from 'node:net';
-import { type DestinationRule, isHostOf, parseDestination, parseDestinationRule } from '../../core/destination.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import type { Fault } from '../../core/problem.ts';
 import { type AddressSettings, compileAddressRules, type FindAddressProblem } from './address-rules.ts';
+import { type DestinationRule, isHostOf, parseDestination, parseDestinationRule } from './destination.ts';
 
 /** The settings, as in the config. */
 export interface EgressSettings extends AddressSettings {

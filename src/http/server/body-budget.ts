@@ -2,9 +2,10 @@
  * Divides the memory for bodies between requests: it counts allocated bytes, and neither one client nor the deliveries of one route
  * can use up the memory of all others.
  */
-import { toSite } from '../../core/client-network.ts';
+
 import type { Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/counts.ts';
+import { Counts } from '../../core/collections.ts';
+import { toSite } from '../../core/ip-address.ts';
 
 /** The limits for all bodies together. */
 export interface BudgetLimits {
@@ -17,7 +18,7 @@ export interface BudgetLimits {
 /** A body or a pause, which holds memory for a client. */
 export interface Holder {
   readonly startedAt: Milliseconds;
-  /** The network of the client (core/client-network.ts). */
+  /** The network of the client (core/ip-address.ts). */
   readonly network: string;
   /** In bytes. */
   readonly held: number;

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { GrowingBuffer } from '../../core/buffers.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { onEvent, runNextTurn } from '../../core/safe-events.ts';
 

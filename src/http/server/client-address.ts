@@ -4,7 +4,7 @@ import { isIP, isIPv4 } from 'node:net';
 import type { Clock } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
-import type { Client, RequestInfo } from '../../core/parsed-head.ts';
+import type { Client, RequestInfo } from '../../core/request.ts';
 
 const PORT = /^\d{1,5}$/;
 

@@ -3,10 +3,9 @@
  */
 import type { Socket } from 'node:net';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
-import type { ClientResponse } from '../../core/client-response.ts';
 import type { CancelTimer, Clock, EpochMilliseconds } from '../../core/clock.ts';
-import type { CertificateEnd, Client } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
+import type { CertificateEnd, Client, ClientResponse } from '../../core/request.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { toConnectionKey } from './proxy-protocol.ts';
 import type { TlsContexts } from './tls.ts';

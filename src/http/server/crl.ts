@@ -1,8 +1,8 @@
 /** Reads certificate revocation lists (RFC 5280 §5): their issuers and validity periods. */
 import type { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
+import { readElement } from '../../core/bytes.ts';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
-import { readElement } from '../../core/der.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { error, type Problem, warning } from '../../core/problem.ts';
 

@@ -1,10 +1,10 @@
 /** Validates a request head before routing: framing, Host, size and target. A head that fails here is rejected on every route. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
+import { isProtectedField } from '../../core/field-policy.ts';
 import { HeaderFields, isPlainOption, toFoldedName } from '../../core/headers.ts';
-import { isProtectedField } from '../../core/managed-names.ts';
-import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
+import { MAX_METHOD_LENGTH } from '../../core/request.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import type { OnLimit } from './limits.ts';
 

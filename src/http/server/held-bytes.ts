@@ -3,8 +3,7 @@
  * connection that is not read shows neither its end nor a reset.
  */
 import type { Socket } from 'node:net';
-import { freeChunk } from '../../core/chunk-memory.ts';
-import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { freeChunk, GrowingBuffer } from '../../core/buffers.ts';
 import { ReadPause } from '../../core/read-pause.ts';
 import { type AddedListener, offEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
 import type { BodyWatch, WaitingConnection } from './limits.ts';

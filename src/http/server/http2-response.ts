@@ -1,8 +1,8 @@
 /** An HTTP/2 stream with the interface of node:http's response. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import { freeChunk } from '../../core/chunk-memory.ts';
-import type { ClientResponse, ResponseEvent } from '../../core/client-response.ts';
+import { freeChunk } from '../../core/buffers.ts';
 import { acceptsTrailers, type HeaderFields } from '../../core/headers.ts';
+import type { ClientResponse, ResponseEvent } from '../../core/request.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { CountedStream } from './rejected-streams.ts';
 

@@ -1,8 +1,8 @@
 /** Limits the unfinished streams of all HTTP/2 connections of a port. */
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Milliseconds } from '../../core/clock.ts';
+import { type ListElement, UnorderedList } from '../../core/collections.ts';
 import { onceEvent } from '../../core/safe-events.ts';
-import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 import { EVICTED_SHARE, type Holder, pickVictims } from './body-budget.ts';
 import type { TrackedResponse, Upload } from './connection-limiter.ts';
 import type { OnLimit } from './limits.ts';

@@ -8,7 +8,7 @@ import {
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/counts.ts';
+import { Counts } from '../../core/collections.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';

@@ -1,9 +1,9 @@
 /** The limits that all request bodies share: buffered bytes, and their rate. */
 import type { Readable } from 'node:stream';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { type ListElement, UnorderedList } from '../../core/collections.ts';
 import type { Pauses, ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
-import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 import {
   BodyBudget,
   type BudgetedBody,

@@ -3,7 +3,7 @@
  * lost.
  */
 import type { Socket } from 'node:net';
-import { freeChunk } from '../../core/chunk-memory.ts';
+import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 

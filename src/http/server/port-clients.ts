@@ -2,9 +2,8 @@
 import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
-import { KEPT_CLIENTS, rememberClientNetworks, toClientNetwork } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
+import { IpRanges, KEPT_CLIENTS, rememberClientNetworks, toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent, runNextTurn } from '../../core/safe-events.ts';
 import type { BodySource } from './body-source.ts';

@@ -3,7 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { toClientNetwork } from '../../core/client-network.ts';
+import { toClientNetwork } from '../../core/ip-address.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { SMALL_BODY } from './body-budget.ts';

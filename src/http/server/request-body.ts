@@ -1,12 +1,11 @@
 /** Reads a request body once, into one Buffer: limited in size, rate and in the memory of all requests together. */
-import type { BodyStream, RequestBody } from '../../core/body.ts';
-import { freeChunk } from '../../core/chunk-memory.ts';
-import { toClientNetwork } from '../../core/client-network.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
+
+import { freeChunk, GrowingBuffer } from '../../core/buffers.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { toClientNetwork } from '../../core/ip-address.ts';
 import type { Pauses } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
+import type { BodyStream, ClientResponse, RequestBody } from '../../core/request.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { type BodyState, SMALL_BODY } from './body-budget.ts';
 import { type BodyReceiver, type BodySource, isCutOff } from './body-source.ts';

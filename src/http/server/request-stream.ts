@@ -1,10 +1,10 @@
 /** Streams a request body: limited in rate, not in size, and with only a few chunks in memory. */
 
-import type { BodyConsumer, BodyStream } from '../../core/body.ts';
-import { freeChunk } from '../../core/chunk-memory.ts';
+import { freeChunk } from '../../core/buffers.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import { type PauseOwner, ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
+import type { BodyConsumer, BodyStream } from '../../core/request.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { type BodySource, isCutOff } from './body-source.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';

@@ -1,14 +1,13 @@
 /** Bounds what clients make OpenSSL hold before a TLS handshake is complete, for every port with TLS. */
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { toClientNetwork } from '../../core/client-network.ts';
+import { GrowingBuffer } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/counts.ts';
-import { limitEmptyRecords } from '../../core/empty-records.ts';
-import { GrowingBuffer } from '../../core/growing-buffer.ts';
-import { toPlainAddress } from '../../core/ip-address.ts';
+import { Counts } from '../../core/collections.ts';
+import { toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
+import { limitEmptyRecords } from '../empty-records.ts';
 import type { OnLimit } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';

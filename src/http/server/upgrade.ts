@@ -2,13 +2,12 @@
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { BodyConsumer, BodyStream } from '../../core/body.ts';
-import { freeChunk } from '../../core/chunk-memory.ts';
+import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
-import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { type PauseOwner, ReadPause, writeCounted } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
+import type { BodyConsumer, BodyStream, UpgradeRequest } from '../../core/request.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { BodyWatch } from './limits.ts';
 import { closeAfterResponse, destroySoon } from './linger.ts';

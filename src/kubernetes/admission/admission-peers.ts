@@ -1,10 +1,10 @@
 /** Shares the webhook port between client networks, so that one pod cannot block the API server with many or slow connections. */
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
-import { toClientNetwork } from '../../core/client-network.ts';
 import type { Clock } from '../../core/clock.ts';
+import { toClientNetwork } from '../../core/ip-address.ts';
 import { onceEvent } from '../../core/safe-events.ts';
-import { TokenBucket } from '../../core/token-bucket.ts';
+import { TokenBucket } from '../../core/throttle.ts';
 import type { TrackedRequest, TrackedResponse, Upload } from '../../http/server/connection-limiter.ts';
 import { interceptConnections } from '../../http/server/strict-server.ts';
 import type { AdmissionConnectionLimit } from './injector-metrics.ts';

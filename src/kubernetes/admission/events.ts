@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import { TokenBucket } from '../../core/token-bucket.ts';
+import { TokenBucket } from '../../core/throttle.ts';
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { ReviewedRequest } from '../injector/review.ts';

@@ -1,6 +1,6 @@
 /** Changes the app's containers so that the sidecar intercepts its requests, by mode. */
 
-import { trimEnd } from '../../core/trim.ts';
+import { trimEnd } from '../../core/text.ts';
 import { lastingContainersOf } from './app.ts';
 import { rewriteProbes } from './app-probes.ts';
 import { handlersOf } from './handlers.ts';

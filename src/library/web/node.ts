@@ -2,7 +2,7 @@
  * The functions of Node that the verification imports, by WebCrypto. The build of the library puts this file in place of all `node:` modules.
  * An operation throws until its result is there: `compute` (compute.ts) then runs the code again.
  */
-import { readElement } from '../../core/der.ts';
+import { readElement } from '../../core/bytes.ts';
 import { need } from '../compute.ts';
 
 const HASHES: Readonly<Record<string, string>> = { sha1: 'SHA-1', sha256: 'SHA-256', sha384: 'SHA-384', sha512: 'SHA-512' };

@@ -1,6 +1,7 @@
 /** The headers that an endpoint may have besides those that the sender writes. */
+
+import { HOP_BY_HOP } from '../../core/field-policy.ts';
 import { toFoldedName } from '../../core/headers.ts';
-import { HOP_BY_HOP } from '../../core/managed-names.ts';
 import type { Fault } from '../../core/problem.ts';
 
 /** Headers that the sender writes, or that change how the request is framed, read or answered. All names are folded. */

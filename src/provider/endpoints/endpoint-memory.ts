@@ -1,6 +1,6 @@
 /** Bounds the heap that stored endpoints use, in all and by tenant. */
 import { getHeapStatistics } from 'node:v8';
-import { Counts } from '../../core/counts.ts';
+import { Counts } from '../../core/collections.ts';
 import type { EndpointRecord } from './endpoint-record.ts';
 
 /** A stored endpoint, or the state of one. */

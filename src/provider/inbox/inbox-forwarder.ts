@@ -1,12 +1,11 @@
 /** Stores an admitted delivery in the queue instead of forwarding it, and answers 202, or what the sender needs, once it is durable (`ack: onAccept`). */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Admitted } from '../../core/admitted.ts';
-import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import type { VerifiedEvent } from '../../core/event.ts';
-import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
+import type { ClientResponse, ParsedHead } from '../../core/request.ts';
 import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
 import type { RepeatStored } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';

@@ -1,9 +1,9 @@
 /** Sends deliveries of the inbox to the app of their route, exactly as the gate would have forwarded them. */
 import { connect } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../http/client/upstream.ts';
+import { lookUpForConnect } from '../../http/dial/resolve.ts';
 import { type AttemptOutcome, type AttemptResult, type Sender, toOutcome } from '../attempt/attempt.ts';
 import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/event.ts';
 

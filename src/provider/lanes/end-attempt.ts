@@ -1,7 +1,6 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
 import { hash } from 'node:crypto';
-import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
-import type { ClockSteps } from '../../core/clock-steps.ts';
+import { type Clock, type ClockSteps, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { type AttemptOutcome, type Decision, decide, type Sender } from '../attempt/attempt.ts';
 import { type Endpoint, type EndpointRegistry, isSameEndpoint } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';

@@ -2,7 +2,7 @@
  * Runs lanes for a delivery queue, within limits that all lanes of the process share. Deliveries to endpoints that are disabled or do not exist are
  * skipped, but only once that is certain.
  */
-import { ClockSteps } from '../../core/clock-steps.ts';
+import { ClockSteps } from '../../core/clock.ts';
 import { type Endpoint, toIdentity } from '../endpoints/endpoint.ts';
 import type { Lane, LaneResult, LaneState } from '../queue/delivery-queue.ts';
 import { isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';

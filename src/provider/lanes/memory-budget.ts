@@ -1,7 +1,7 @@
 /** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. Tenants have parts. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/counts.ts';
-import { type Waiting, WaitLine } from '../../core/wait-line.ts';
+import { Counts } from '../../core/collections.ts';
+import { type Waiting, WaitLine } from '../../core/throttle.ts';
 
 /** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */
 export class TenantParts extends Counts {

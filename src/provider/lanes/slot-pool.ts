@@ -5,7 +5,7 @@
  * free. The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type LinePlace, type Waiting, WaitLine } from '../../core/wait-line.ts';
+import { type LinePlace, type Waiting, WaitLine } from '../../core/throttle.ts';
 import type { Health } from './lane-state.ts';
 import { type MemoryBudget, TenantParts } from './memory-budget.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import { WaitLine } from '../../core/wait-line.ts';
+import { WaitLine } from '../../core/throttle.ts';
 
 const MAX_WAIT_MS: Milliseconds = 5_000;
 

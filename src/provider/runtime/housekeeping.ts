@@ -4,8 +4,7 @@
  */
 import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { CancelTimer, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { ClockSteps } from '../../core/clock-steps.ts';
+import type { CancelTimer, ClockSteps, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { FillForecast } from '../../telemetry/metrics/fill-forecast.ts';

@@ -1,8 +1,7 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
-import { type CancelTimer, type Clock, type Milliseconds, within } from '../../core/clock.ts';
-import { ClockSteps } from '../../core/clock-steps.ts';
+import { type CancelTimer, type Clock, ClockSteps, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { Path } from '../../core/problem.ts';
 import { runDetached } from '../../core/safe-events.ts';
@@ -15,7 +14,7 @@ import type { TlsContexts } from '../../http/server/tls.ts';
 import type { ConnectionResult } from '../../state/postgres.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Span } from '../../telemetry/tracing/span.ts';
+import type { Span } from '../../telemetry/tracing/tracer.ts';
 import { createSigningSecret } from '../../verify/sign/signing-keys.ts';
 import type { OperationParts } from '../api/api-parts.ts';
 import { cancelWaiting } from '../api/endpoint-operations.ts';

@@ -2,12 +2,12 @@
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import { type EndpointSecrets, readProviderFiles } from '../../config/sources/provider-files.ts';
-import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { error, type Fault, type Path, type Problem } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
+import { findTokenProblem } from '../../http/server/port-access.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import type { SigningKey } from '../endpoints/endpoint.ts';

@@ -1,8 +1,7 @@
 /** The log: one JSON line per request and per lifecycle event. The fields that never show a value are listed here. */
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 import { type Milliseconds, systemClock } from '../../core/clock.ts';
-import type { Reason, RefusalCode } from '../../core/refusal.ts';
-import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
+import type { Reason, RefusalCode, RefusalLogLevel } from '../../core/refusal.ts';
 import { DEFAULT_FLUSH_MS, LogBatches } from './log-batches.ts';
 
 /** The log line of a request. */

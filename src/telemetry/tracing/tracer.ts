@@ -1,9 +1,75 @@
 /** Decides which trace a request belongs to: the caller's if the caller is trusted, otherwise a new one. */
+
 import { randomFillSync } from 'node:crypto';
+import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import type { RequestTrace, SpanReference } from '../../core/request-trace.ts';
 import { parseTraceparent, RANDOM, SAMPLED } from './traceparent.ts';
 import { parseTracestate } from './tracestate.ts';
+
+// A span: one step of a request, as OpenTelemetry defines it.
+
+// The trace that a request belongs to (W3C Trace Context).
+
+/** A span that another party recorded, as it is referenced in a message. */
+export interface SpanReference {
+  /** 32 lower-case hex digits. */
+  readonly traceId: string;
+  /** 16 lower-case hex digits. */
+  readonly spanId: string;
+  readonly flags: number;
+  readonly tracestate: string | undefined;
+}
+
+/** The trace that a request is part of; IDs as in SpanReference. */
+export interface RequestTrace {
+  readonly traceId: string;
+  /** The span ID in log lines: sidegate's own span or, if none is recorded, the parent of the app's span. */
+  readonly spanId: string;
+  /** The parent span ID that the app gets. */
+  readonly appParentId: string;
+  readonly flags: number;
+  /** Whether spans of sidegate are recorded and exported. */
+  readonly isRecorded: boolean;
+  /** The caller's span, if its trace is continued. */
+  readonly parentId: string | undefined;
+  readonly tracestate: string | undefined;
+  /** The caller's span, if it is only linked. */
+  readonly link: SpanReference | undefined;
+}
+
+/** Plain values only, so that nothing large can get in. */
+export type SpanAttributes = Readonly<Record<string, string | number>>;
+
+/** A finished span. */
+export interface Span extends SpanReference {
+  readonly parentId: string | undefined;
+  /** The parent span was created by another process. */
+  readonly isParentRemote: boolean;
+  readonly kind: 'server' | 'client';
+  readonly name: string;
+  /** May have a fractional part. */
+  readonly startedAt: EpochMilliseconds;
+  readonly endedAt: EpochMilliseconds;
+  readonly attributes: SpanAttributes;
+  readonly isError: boolean;
+  readonly link: SpanReference | undefined;
+}
+
+/** How a route is traced. */
+export interface RouteTrace {
+  readonly trust: TraceTrust;
+  /** The configured path of the route; undefined if it has none. */
+  readonly template: string | undefined;
+  /** Address of its app; undefined if each request names its own destination. */
+  readonly app: { readonly host: string; readonly port: number } | undefined;
+}
+
+/** The tracing dependencies of the request pipelines. */
+export interface Tracing {
+  readonly tracer: Tracer;
+  /** Receives spans; neither blocks nor throws. Undefined: no spans are recorded. */
+  readonly onSpan?: ((span: Span) => void) | undefined;
+}
 
 const POOL_BYTES = 6_144;
 const TRACE_BYTES = 16;

@@ -1,5 +1,5 @@
 /** Parses `tracestate` (W3C Trace Context §3.3): vendor-specific data, forwarded unchanged within the limits. */
-import { type Characters, trimEnds } from '../../core/trim.ts';
+import { type Characters, trimEnds } from '../../core/text.ts';
 
 const MAX_MEMBERS = 32;
 /** §3.3.1.5: a vendor should forward at least this many. */

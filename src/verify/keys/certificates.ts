@@ -1,8 +1,8 @@
 /** Certificates and other URLs that senders put into messages: fetched once, cached while valid, and rate-limited. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
-import { toClientNetwork, toSite } from '../../core/client-network.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { toClientNetwork, toSite } from '../../core/ip-address.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
 /** A key of a certificate. */

@@ -1,6 +1,5 @@
 /** How senders interpret response statuses: which they retry, which they give up on, and which disable the endpoint. */
-import type { RefusalCode } from '../../core/refusal.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalCode } from '../../core/refusal.ts';
 import { COMMERCE_PROFILES, type SenderProfile, TOOL_PROFILES } from './sender-profiles.ts';
 
 /** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */

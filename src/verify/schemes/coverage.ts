@@ -1,5 +1,5 @@
 /** Which parts of a request a signature covers, and where the scheme reads from. */
-import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
+import { METHODS_WITHOUT_CONTENT } from '../../core/request.ts';
 import type { FieldPiece, IdSource, Piece, SchemeDescription, TimestampSource } from './description.ts';
 import { isFieldPiece, isRead } from './layout.ts';
 

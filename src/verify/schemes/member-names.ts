@@ -1,5 +1,5 @@
 /** Finds members of JSON objects that an app may take for each other: many parsers ignore differences between names. */
-import { foldCase } from '../../core/fold-case.ts';
+import { foldCase } from '../../core/text.ts';
 
 /** No path selects a longer one (core/json-path.ts). Bounds the work for a sender that is not verified yet. */
 const MAX_NAME_LENGTH = 256;

@@ -3,8 +3,8 @@
  * problem: repeated names, invalid escapes, bytes that are not UTF-8, semicolons, multipart bodies with unusual headers.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
-import { foldCase } from '../../core/fold-case.ts';
 import { parseMediaType } from '../../core/media-type.ts';
+import { foldCase } from '../../core/text.ts';
 import { decodeFormText } from './form.ts';
 
 /** One field. Its text is latin1: one character per byte. */

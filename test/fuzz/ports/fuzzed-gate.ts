@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { REFUSALS } from '../../../src/core/refusal-catalogue.ts';
+import { REFUSALS } from '../../../src/core/refusal.ts';
 import { PROBLEMS } from '../../../src/http-api/problem-catalogue.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { makeAuthority, toTlsFiles } from '../../support/certificates.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { freeChunk } from '../../../src/core/chunk-memory.ts';
+import { freeChunk } from '../../../src/core/buffers.ts';
 
 test('frees the memory of a chunk that does not share it', () => {
   const chunk = Buffer.allocUnsafeSlow(65_536);

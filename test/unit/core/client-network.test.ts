@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { toClientNetwork, toSite } from '../../../src/core/client-network.ts';
+import { toClientNetwork, toSite } from '../../../src/core/ip-address.ts';
 
 describe('toClientNetwork', () => {
   test.each([

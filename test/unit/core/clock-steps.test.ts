@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ClockSteps } from '../../../src/core/clock-steps.ts';
+import { ClockSteps } from '../../../src/core/clock.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 const DAY_MS = 24 * 3_600_000;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { foldCase } from '../../../src/core/fold-case.ts';
+import { foldCase } from '../../../src/core/text.ts';
 
 /** All characters that have a case by any rule. */
 const LETTERS = Array.from({ length: 0x11_0000 }, (_, code) => code)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { GrowingBuffer } from '../../../src/core/growing-buffer.ts';
+import { GrowingBuffer } from '../../../src/core/buffers.ts';
 
 const KIB = 1_024;
 /** A chunk that does not share its memory, like those of Node. */

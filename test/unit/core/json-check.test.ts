@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { isJson } from '../../../src/core/json-check.ts';
-import { listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
+import { isJson, listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
 import { JSON_PIECES } from '../../support/json-pieces.ts';
 import { fc } from '../../support/property.ts';
 

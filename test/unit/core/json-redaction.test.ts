@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type JsonPattern, parseJsonPattern } from '../../../src/core/json-path.ts';
-import { redactJson } from '../../../src/core/json-redaction.ts';
 import { parseStrictJson } from '../../../src/core/strict-json.ts';
+import { redactJson } from '../../../src/gateway/pipeline/body-recorders.ts';
 import { fc } from '../../support/property.ts';
 
 const REDACTED = '[redacted]';

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { lookUp, lookUpForConnect } from '../../../src/core/name-lookup.ts';
+import { lookUp, lookUpForConnect } from '../../../src/http/dial/resolve.ts';
 import { useEcho } from '../../support/fixtures.ts';
 import { countLookups } from '../../support/lookups.ts';
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { normalizeIp } from '../../../src/core/ip-address.ts';
-import { isNat64Prefix, Nat64Prefixes } from '../../../src/core/nat64.ts';
+import { isNat64Prefix, Nat64Prefixes, normalizeIp } from '../../../src/core/ip-address.ts';
 import { fc } from '../../support/property.ts';
 
 const toIpv4 = (ip: string, ...prefixes: string[]): string[] => new Nat64Prefixes(prefixes).toIpv4(normalizeIp(ip) ?? '');

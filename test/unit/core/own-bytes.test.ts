@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { toOwnBytes } from '../../../src/core/chunk-memory.ts';
+import { toOwnBytes } from '../../../src/core/buffers.ts';
 
 const MEMORY = Buffer.allocUnsafeSlow(65_536).fill('x');
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { containsSecret } from '../../../src/core/secret-search.ts';
+import { containsSecret } from '../../../src/core/secret.ts';
 
 const SECRET = 'k/ey+with=odd"chars';
 const secrets = [Buffer.from('another-secret'), Buffer.from(SECRET)];

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { TokenBucket } from '../../../src/core/token-bucket.ts';
+import { TokenBucket } from '../../../src/core/throttle.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 test('a token bucket allows its burst, then its rate, and accumulates no more than the burst', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { trimEnd, trimEnds } from '../../../src/core/trim.ts';
+import { trimEnd, trimEnds } from '../../../src/core/text.ts';
 import { fc } from '../../support/property.ts';
 
 const BLANKS = new Set('\t\n\r ');

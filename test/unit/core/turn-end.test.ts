@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { expect, test } from 'vitest';
 import { ESCAPED_ERRORS } from '../../../src/core/safe-events.ts';
-import { TurnEnd } from '../../../src/core/turn-end.ts';
+import { TurnEnd } from '../../../src/gateway/pipeline/respond.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 

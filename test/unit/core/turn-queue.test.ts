@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { TurnQueue } from '../../../src/core/turn-queue.ts';
+import { TurnQueue } from '../../../src/core/throttle.ts';
 import { fc } from '../../support/property.ts';
 
 test('a group with many entries delays another one by one entry', () => {

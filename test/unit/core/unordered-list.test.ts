@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { type ListElement, UnorderedList } from '../../../src/core/unordered-list.ts';
+import { type ListElement, UnorderedList } from '../../../src/core/collections.ts';
 
 const ELEMENTS = 8;
 const steps = fc.array(fc.record({ isAdded: fc.boolean(), index: fc.nat(ELEMENTS - 1) }), { maxLength: 100 });

@@ -1,8 +1,8 @@
 /** Authenticates the client by HTTP Basic (RFC 7617). */
 import { hash } from 'node:crypto';
 import type { User } from '../../../core/admitted.ts';
-import { toClientNetwork } from '../../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
+import { toClientNetwork } from '../../../core/ip-address.ts';
 import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempts.ts';
 import { type BasicCredentials, type CredentialsProblem, readBasic } from '../../../users/basic.ts';

@@ -1,7 +1,7 @@
 /** Fetches the certificate that a delivery names in a header, from the hosts of its sender only. */
 import type { KeyObject } from 'node:crypto';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../../core/refusal.ts';
+import type { ParsedHead } from '../../../core/request.ts';
 import type { CertificateKey } from '../../../verify/keys/certificates.ts';
 import { RemoteFailure } from '../../../verify/keys/https-get.ts';
 import type { CertificateDescription } from '../../../verify/schemes/key-description.ts';

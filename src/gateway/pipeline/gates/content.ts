@@ -3,10 +3,10 @@
  * that the body is of the media type that the request names, because the signature covers only the body.
  */
 import { isUtf8 } from 'node:buffer';
-import { isJson } from '../../../core/json-check.ts';
+import { isJson } from '../../../core/json-scan.ts';
 import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/media-type.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
+import type { ParsedHead } from '../../../core/request.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
 
 /** The content that the route accepts. */

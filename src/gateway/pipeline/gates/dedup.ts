@@ -1,8 +1,8 @@
 /** Rejects events that were handled already, waits for those in progress, and claims the ids of new ones. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge, type Refusal, refuse } from '../../../core/refusal.ts';
+import type { ParsedHead } from '../../../core/request.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
 import {
   acquireClaim,

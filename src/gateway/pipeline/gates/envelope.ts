@@ -1,7 +1,6 @@
 /** Checks that the verified content is an event envelope whose id is the signed one, if the route requires it. */
 import { isUtf8 } from 'node:buffer';
-import { isJson } from '../../../core/json-check.ts';
-import { isObject, readScalar } from '../../../core/json-scan.ts';
+import { isJson, isObject, readScalar } from '../../../core/json-scan.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { VerifiedEventGate } from './gate.ts';
 

@@ -1,8 +1,8 @@
 /** The gates of a route: each checks one thing, never writes to the response and never calls another gate. A throw is a refusal. */
 import type { CheckedDestination, User, VerifiedSender } from '../../../core/admitted.ts';
 import type { ClaimGrant, VerifiedEvent } from '../../../core/event.ts';
-import type { Client, ParsedHead } from '../../../core/parsed-head.ts';
 import type { GateDecision, Refusal } from '../../../core/refusal.ts';
+import type { Client, ParsedHead } from '../../../core/request.ts';
 
 /** Checks the head alone. Returns a promise only if it must: most gates decide synchronously. */
 export interface HeadGate {

@@ -1,7 +1,7 @@
 /** Responds to unsigned handshakes, by which a sender verifies that the URL belongs to its receiver; they have their own secret. */
 
-import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type GateDecision, type Refusal, refuse } from '../../../core/refusal.ts';
+import type { ParsedHead } from '../../../core/request.ts';
 import type { Secret } from '../../../core/secret.ts';
 import {
   decline,

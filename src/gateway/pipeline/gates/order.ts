@@ -2,11 +2,10 @@
 import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
-import { isJson } from '../../../core/json-check.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
-import { findScalar } from '../../../core/json-scan.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
+import { findScalar, isJson } from '../../../core/json-scan.ts';
 import { acknowledge } from '../../../core/refusal.ts';
+import type { ParsedHead } from '../../../core/request.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
 import {
   acquireClaim,

@@ -3,8 +3,8 @@
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { VerifiedEvent } from '../../../core/event.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
-import type { Client, ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
+import type { Client, ParsedHead } from '../../../core/request.ts';
 import type { CertificateKey } from '../../../verify/keys/certificates.ts';
 import { RemoteFailure } from '../../../verify/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage, toSnsOpenContent } from '../../../verify/schemes/aws-sns.ts';

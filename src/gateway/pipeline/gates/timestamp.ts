@@ -3,8 +3,8 @@
 import type { EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import type { SignedHead } from '../../../core/event.ts';
 import { findConnectionOptions } from '../../../core/headers.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
+import type { ParsedHead } from '../../../core/request.ts';
 import type { Tolerance } from '../../../verify/schemes/description.ts';
 import type { HeadOptions, Scheme } from '../../../verify/schemes/scheme.ts';
 

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import type pg from 'pg';
 import * as z from 'zod';
-import { toOwnBytes } from '../../../core/chunk-memory.ts';
+import { toOwnBytes } from '../../../core/buffers.ts';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { parseJson } from '../../../core/json-path.ts';

@@ -1,7 +1,6 @@
 /** Sends spans to a collector in batches: it never delays a request, bounds its memory, and counts lost spans. */
 import type { CancelTimer, Clock, Milliseconds } from '../../../core/clock.ts';
-import type { SpanReference } from '../../../core/request-trace.ts';
-import type { Span, SpanAttributes } from '../span.ts';
+import type { Span, SpanAttributes, SpanReference } from '../tracer.ts';
 import type { SpanOutcome } from '../tracing-metrics.ts';
 import type { PostSpans } from './post.ts';
 

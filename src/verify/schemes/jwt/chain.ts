@@ -1,8 +1,7 @@
 /** Verifies the chain of certificates in a token's header (`x5c`) up to a root that the route pins. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
-import { parseBase64 } from '../../../core/bytes.ts';
+import { parseBase64, readElement } from '../../../core/bytes.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
-import { readElement } from '../../../core/der.ts';
 import type { Algorithm } from '../description.ts';
 import type { ChainDescription } from '../key-description.ts';
 import type { Material } from '../keys.ts';

@@ -2,8 +2,8 @@
 import { createHmac } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import type { ParsedHead } from '../../../../src/core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../../../src/core/refusal.ts';
+import type { ParsedHead } from '../../../../src/core/request.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { type AnalysisContext, Explainer } from '../../../../src/diagnostics/explain/explainer.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';

@@ -1,11 +1,10 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { BodyStream } from '../../../../src/core/body.ts';
-import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/core/destination.ts';
-import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
+import type { BodyStream, UpgradeRequest } from '../../../../src/core/request.ts';
 import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
 import { compileAddressRules, isPublicAddress, PUBLIC_ONLY } from '../../../../src/http/dial/address-rules.ts';
+import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/http/dial/destination.ts';
 import { OwnPorts } from '../../../../src/http/dial/own-ports.ts';
 import { resolveChecked, resolveWithin } from '../../../../src/http/dial/resolve.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, test, vi } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import type { PathDistinction } from '../../../../src/core/path-forms.ts';
 import { parseTarget, type RequestTarget } from '../../../../src/core/target.ts';
 import { RouteTable } from '../../../../src/gateway/pipeline/router.ts';
+import type { PathDistinction } from '../../../../src/http/path-forms.ts';
 import { fc } from '../../../support/property.ts';
 
 function route(

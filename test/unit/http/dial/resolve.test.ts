@@ -2,8 +2,7 @@ import { createSocket, type Socket } from 'node:dgram';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { HostsFile } from '../../../../src/core/name-lookup.ts';
-import { createResolve, LOCAL_NAMES, type LocalNames } from '../../../../src/http/dial/resolve.ts';
+import { createResolve, HostsFile, LOCAL_NAMES, type LocalNames } from '../../../../src/http/dial/resolve.ts';
 import { makeFolder } from '../../../support/fixtures.ts';
 import { countLookups } from '../../../support/lookups.ts';
 

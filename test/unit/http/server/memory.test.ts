@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
-import { toMemoryBudget } from '../../../../src/http/server/memory.ts';
-import { createMemoryReader, createMeter } from '../../../../src/http/server/process-memory.ts';
+import { createMemoryReader, createMeter, toMemoryBudget } from '../../../../src/http/server/memory.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const MIB = 1024 * 1024;

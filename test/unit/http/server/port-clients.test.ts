@@ -1,6 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { KEPT_CLIENTS } from '../../../../src/core/client-network.ts';
-import { IpRanges } from '../../../../src/core/ip-address.ts';
+import { IpRanges, KEPT_CLIENTS } from '../../../../src/core/ip-address.ts';
 import { TLS_CONNECTION_BYTES } from '../../../../src/http/server/limits.ts';
 import { ClientShares, toKeptConnections } from '../../../../src/http/server/port-clients.ts';
 

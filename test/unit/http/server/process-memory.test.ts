@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { toServiceFlags } from '../../../../src/http/server/process-memory.ts';
+import { toServiceFlags } from '../../../../src/http/server/memory.ts';
 import { DEFAULT_MEMORY_LIMIT } from '../../../../src/kubernetes/injector/kubernetes-values.ts';
 
 const DEFAULT_LIMIT = Number.parseInt(DEFAULT_MEMORY_LIMIT, 10) * 1024 * 1024;

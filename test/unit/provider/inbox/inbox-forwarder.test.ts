@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import type { Admitted } from '../../../../src/core/admitted.ts';
-import type { ClientResponse } from '../../../../src/core/client-response.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { SidegateError } from '../../../../src/core/errors.ts';
+import type { ClientResponse } from '../../../../src/core/request.ts';
 import type { RequestPolicy } from '../../../../src/gateway/upstream/forwarder.ts';
 import { createInbox } from '../../../../src/provider/inbox/inbox-forwarder.ts';
 import { MemoryQueue } from '../../../support/provider/memory-queue.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { RefusalCode } from '../../../../src/core/refusal.ts';
-import { REFUSALS } from '../../../../src/core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalCode } from '../../../../src/core/refusal.ts';
 import {
   isRetried,
   SENDERS,

@@ -1,7 +1,7 @@
 /** Limits the TLS records without content that a peer sends, such as KeyUpdate (RFC 8446 §4.6.3). */
 import type { TLSSocket } from 'node:tls';
-import type { Clock, Milliseconds } from './clock.ts';
-import { onceEvent } from './safe-events.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import { onceEvent } from '../core/safe-events.ts';
 
 /** The counters of a connection. Node does not document them; without them, nothing is limited. */
 interface TlsHandle {

@@ -1,5 +1,43 @@
 /** Text for a terminal: colors, and the escapes of characters that would change what it shows. */
 
+// Compares names as the most lenient app does.
+
+// Trims characters from untrusted text without a regular expression: an unanchored `+$` is retried at each character of a run, in
+// quadratic time.
+
+/** The set of characters to trim. */
+export interface Characters {
+  has(character: string): boolean;
+}
+
+/** Removes the characters from the end of the text. */
+export function trimEnd(text: string, characters: Characters): string {
+  let end = text.length;
+  while (end > 0 && characters.has(text.charAt(end - 1))) end--;
+  return text.slice(0, end);
+}
+
+/** Removes the characters from both ends of the text. */
+export function trimEnds(text: string, characters: Characters): string {
+  const kept = trimEnd(text, characters);
+  let start = 0;
+  while (start < kept.length && characters.has(kept.charAt(start))) start++;
+  return kept.slice(start);
+}
+
+const NOT_ASCII = /[^\0-\x7f]/;
+
+/**
+ * Makes equal all texts that differ only in case, by any rule: Unicode's folding, simple (Go) and full (Python), and upper and lower case
+ * (.NET, Java). `ſ` becomes s, the Kelvin sign k, `İ` and `ı` i, `ẞ` and `ß` ss.
+ */
+export function foldCase(text: string): string {
+  if (!NOT_ASCII.test(text)) return text.toLowerCase();
+  // First, because each of these becomes two characters: a hostile name has nothing else.
+  const undotted = text.replaceAll(/\u0130+/g, (found) => 'i'.repeat(found.length));
+  return undotted.toLowerCase().toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
+}
+
 /** Color codes of ECMA-48: green, red, yellow. */
 const TONES = { good: 32, bad: 31, warning: 33 } as const;
 

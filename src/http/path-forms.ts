@@ -2,7 +2,7 @@
  * The paths that an app may interpret a request's path as. Routers and servers decode escapes, fold case, drop parameters and so on,
  * each in a different order, so this file applies all of that in every order. Two paths that share a form may reach the same handler.
  */
-import { foldCase } from './fold-case.ts';
+import { foldCase } from '../core/text.ts';
 
 /** A difference between two paths that an app may ignore. */
 export type PathDistinction =

@@ -1,6 +1,6 @@
 /** Parses where a client of the forward proxy wants to connect, in a form that has only one interpretation. */
 import { isIP } from 'node:net';
-import { normalizeIp } from './ip-address.ts';
+import { normalizeIp } from '../../core/ip-address.ts';
 
 /**
  * A host and a port. Addresses are normalized (`normalizeIp`) and without brackets; names are lower case, without a trailing dot.
