@@ -162,6 +162,10 @@ export interface RejectedDelivery {
 /** The result of a verification. */
 export type VerifyResult = VerifiedDelivery | RejectedDelivery;
 
+/** What a handler returns. A status other than 2xx means that the event was not handled. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a function without a result has the type void.
+export type Handled = Response | undefined | void;
+
 /** Verifies the deliveries of one sender. */
 export interface Verifier {
   /** Checks the settings now, which otherwise happens with the first request. Resolves with warnings; rejects with VerifierError. */
@@ -169,8 +173,8 @@ export interface Verifier {
   /** Verifies a request. Rejects for wrong settings, and for a body that was read before; all that an untrusted client can cause is a result. */
   verify(request: Request | RawRequest): Promise<VerifyResult>;
   /**
-   * Verifies a request, runs `handler` for a valid delivery, and settles its claim. The result of the handler is the response if it is a
-   * Response, otherwise 204. A 2xx confirms the claim; another status or an error releases it. The error is thrown again.
+   * Verifies a request, runs `handler` for a valid delivery, and settles its claim. The handler returns the response, or nothing for a 204.
+   * A 2xx confirms the claim; another status or an error releases it. The error is thrown again.
    */
-  handle(request: Request | RawRequest, handler: (delivery: VerifiedDelivery) => unknown): Promise<Response>;
+  handle(request: Request | RawRequest, handler: (delivery: VerifiedDelivery) => Handled | Promise<Handled>): Promise<Response>;
 }

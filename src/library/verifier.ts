@@ -76,19 +76,33 @@ export function createVerifier(options: VerifierOptions): Verifier {
     async handle(request, handler) {
       const result = await verify(request);
       if (!result.ok) return result.response;
-      let handled: unknown;
+      let response: Response;
       try {
-        handled = await handler(result);
+        response = toResponse(await handler(result));
       } catch (thrown) {
         await result.release().catch(report);
         throw thrown;
       }
       const { settle } = result as SettleableDelivery;
-      const response = handled instanceof Response ? handled : new Response(null, { status: 204 });
       await settle(response.status).catch(report);
       return response;
     },
   };
+}
+
+/**
+ * The response that a handler returned. It can be of another class than the global one: Node's adapters replace that, `fetch` keeps its own, and
+ * packages bring theirs. Any other value may say that the event was not handled, so it is an error.
+ */
+function toResponse(handled: unknown): Response {
+  if (handled === undefined || handled === null) return new Response(null, { status: 204 });
+  const { status, headers } = handled as Partial<Response>;
+  if (Number.isInteger(status) && typeof headers === 'object') return handled as Response;
+  throw new TypeError(`the handler returned ${describe(handled)}; return a Response, or nothing if the event was handled`);
+}
+
+function describe(value: unknown): string {
+  return typeof value === 'object' ? 'an object that is not a Response' : `a ${typeof value}`;
 }
 
 /** A delivery as `handle` settles it. */

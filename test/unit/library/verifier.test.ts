@@ -1,4 +1,7 @@
 import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { sign as signGitHub } from '@octokit/webhooks-methods';
 import { Webhook } from 'standardwebhooks';
@@ -252,6 +255,36 @@ describe.each([
       expect((await verifier.handle(sign(), () => new Response('', { status: 202 }))).status).toBe(202);
       expect((await verifier.handle(sign(), () => expect.unreachable())).status).toBe(200);
     });
+
+    test('settles by the status of a response whose class is not the global one', async () => {
+      const server = createServer((_request, response) => response.writeHead(500).end('no database')).listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const { port } = server.address() as AddressInfo;
+      const verifier = open();
+      const global = globalThis.Response;
+      // As adapters do that make a faster class for their server.
+      globalThis.Response = class extends global {};
+      try {
+        const failed = await verifier.handle(sign(), () => fetch(`http://127.0.0.1:${port}/`));
+        expect([failed.status, await failed.text()]).toEqual([500, 'no database']);
+        expect((await verifier.handle(sign(), () => global.json({}, { status: 503 }))).status).toBe(503);
+        expect((await verifier.handle(sign(), () => new Response('saved').clone())).status).toBe(200);
+      } finally {
+        globalThis.Response = global;
+        server.close();
+      }
+      expect(await verifier.verify(sign())).toMatchObject({ ok: false, code: 'duplicate' });
+    });
+
+    test.each([[{ status: 500 }], [{ statusCode: 500, body: '' }], [true], [500], ['failed'], [[500]]])(
+      'runs again after a handler that returned %j, which says neither that it succeeded nor that it failed',
+      async (value) => {
+        const verifier = open();
+        const handled = verifier.handle(sign(), () => value as unknown as Response);
+        await expect(handled).rejects.toThrow('return a Response, or nothing if the event was handled');
+        expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
+      },
+    );
 
     test('recognizes signed bytes under another ID that is not signed', async () => {
       const secret = 'it is a secret of GitHub';
