@@ -23,8 +23,11 @@ export interface JsonMember {
   readonly value: JsonSpan;
 }
 
-const [QUOTE, BACKSLASH, COMMA, COLON, SPACE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20];
+const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, SLASH, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20, 0x2f, 0x75];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+const NO_NAME = Buffer.alloc(0);
+/** Bytes of the string for a byte of what it stands for: `\u0041` is A. */
+const LONGEST_ESCAPE = 6;
 
 /** Counts the members of all objects, or says which bound is exceeded. The count can be wrong for invalid JSON, which a parser rejects. */
 export function countMembers(text: Buffer, bounds: JsonBounds): number | string {
@@ -97,9 +100,42 @@ export function* listElements(text: Buffer, array: JsonSpan): Generator<JsonSpan
 
 /** The value of a member of an object in valid JSON: of those with the same name the last, as parsers take it. */
 export function findMember(text: Buffer, object: JsonSpan, name: string): JsonSpan | undefined {
-  let found: JsonSpan | undefined;
-  for (const member of listMembers(text, object)) if (member.name === name) found = member.value;
+  return findMembers(text, object, [name])[0];
+}
+
+/** The same for several names, in one pass. */
+export function findMembers(text: Buffer, object: JsonSpan, names: readonly string[]): readonly (JsonSpan | undefined)[] {
+  const found: (JsonSpan | undefined)[] = names.map(() => undefined);
+  if (text[object.from] !== OPEN_OBJECT) return found;
+  const wanted = names.map((name) => Buffer.from(name));
+  let at = skipSpace(text, object.from + 1);
+  while (text[at] === QUOTE) {
+    const end = findStringEnd(text, at + 1);
+    const from = skipSpace(text, skipSpace(text, end + 1) + 1);
+    const to = skipValue(text, from);
+    for (let index = 0; index < wanted.length; index++)
+      if (isName(text, { from: at + 1, to: end }, wanted[index] ?? NO_NAME)) found[index] = { from, to };
+    at = skipSeparator(text, to);
+  }
   return found;
+}
+
+/** Whether the content of a string is `name`. Decodes only what can be: a hostile object has millions of names with escapes. */
+function isName(text: Buffer, { from, to }: JsonSpan, name: Buffer): boolean {
+  const length = to - from;
+  if (length < name.length || length > LONGEST_ESCAPE * name.length) return false;
+  for (let at = 0; at < length; at++) {
+    const byte = text[from + at];
+    if (byte === BACKSLASH && (text[from + at + 1] === UNICODE || isShortlyEscaped(name[at])))
+      return readString(text, from - 1, to + 1) === name.toString();
+    if (byte !== name[at]) return false;
+  }
+  return true;
+}
+
+/** Control characters, and those of `\"`, `\\` and `\/`: the others have only the escape with four digits. */
+function isShortlyEscaped(byte: number | undefined): boolean {
+  return byte !== undefined && (byte < SPACE || byte === QUOTE || byte === BACKSLASH || byte === SLASH);
 }
 
 /** The value at a path in valid JSON. */
@@ -112,10 +148,9 @@ function findAt(text: Buffer, steps: readonly (string | number)[], whole: JsonSp
   return found;
 }
 
-/** Whether there is an object at a path in valid JSON. */
-export function isObject(text: Buffer, steps: readonly (string | number)[]): boolean {
-  const span = findAt(text, steps, toWholeSpan(text));
-  return span !== undefined && text[span.from] === OPEN_OBJECT;
+/** Whether a value of valid JSON is an object. */
+export function isObject(text: Buffer, value: JsonSpan | undefined): boolean {
+  return value !== undefined && text[value.from] === OPEN_OBJECT;
 }
 
 /** The string, number or literal at a path in valid JSON, as it is written; undefined if there is none. In linear time, without a tree of the text. */
@@ -205,10 +240,10 @@ function isClosing(byte: number | undefined): boolean {
 // The check: the grammar of RFC 8259, in linear time.
 
 const [MINUS, PLUS, POINT, ZERO, NINE] = [0x2d, 0x2b, 0x2e, 0x30, 0x39];
-const [UNICODE, UPPER_E, LOWER_E] = [0x75, 0x45, 0x65];
+const [UPPER_E, LOWER_E] = [0x45, 0x65];
 const ESCAPES = new Set([...'"\\/bfnrt'].map((char) => char.charCodeAt(0)));
-const HEX = /^[0-9A-Fa-f]{4}$/;
-const LITERALS = ['true', 'false', 'null'] as const;
+const HEX_DIGITS = new Set([...'0123456789ABCDEFabcdef'].map((char) => char.charCodeAt(0)));
+const LITERALS = ['true', 'false', 'null'].map((text) => Buffer.from(text));
 const LEVELS_A_BYTE = 8;
 /** Instead of an offset: the text is not JSON. */
 const NONE = -1;
@@ -296,8 +331,13 @@ function skipScalar(text: Buffer, from: number): number {
   const byte = text[from];
   if (byte === QUOTE) return skipString(text, from);
   if (byte === MINUS || isDigit(byte)) return skipNumber(text, from);
-  const literal = LITERALS.find((each) => text.toString('latin1', from, from + each.length) === each);
-  return literal === undefined ? NONE : from + literal.length;
+  for (const literal of LITERALS) if (byte === literal[0]) return skipLiteralOf(text, from, literal);
+  return NONE;
+}
+
+function skipLiteralOf(text: Buffer, from: number, literal: Buffer): number {
+  for (let at = 1; at < literal.length; at++) if (text[from + at] !== literal[at]) return NONE;
+  return from + literal.length;
 }
 
 function skipString(text: Buffer, from: number): number {
@@ -312,7 +352,8 @@ function skipString(text: Buffer, from: number): number {
 /** From the character after the backslash. */
 function skipEscape(text: Buffer, from: number): number {
   if (text[from] !== UNICODE) return ESCAPES.has(text[from] ?? 0) ? from + 1 : NONE;
-  return HEX.test(text.toString('latin1', from + 1, from + 5)) ? from + 5 : NONE;
+  for (let at = from + 1; at < from + 5; at++) if (!HEX_DIGITS.has(text[at] ?? 0)) return NONE;
+  return from + 5;
 }
 
 function skipNumber(text: Buffer, from: number): number {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isJson, listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
+import { findMembers, isJson, listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
 import { JSON_PIECES } from '../../support/json-pieces.ts';
 import { fc } from '../../support/property.ts';
 
@@ -51,4 +51,24 @@ test('a list that is not JSON ends, also if nothing was checked before', () => {
     const bytes = Buffer.from(text);
     expect([...listElements(bytes, toWholeSpan(bytes))].length).toBeLessThan(3);
   }
+});
+
+test('finds the members that a parser finds, with escapes and repeated names', () => {
+  const names = ['id', 'a\\b', '/"\n', 'é', '', '日本', '\u{1f600}'];
+  const spell = fc.record({ name: fc.constantFrom(...names, 'ID', 'idx', 'i'), escaped: fc.boolean(), value: fc.nat(9) });
+  fc.assert(
+    fc.property(fc.array(spell, { maxLength: 12 }), (members) => {
+      const toEscapes = (text: string): string =>
+        [...Array(text.length).keys()].map((at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');
+      const written = members.map(({ name, escaped, value }) => {
+        return `${escaped ? `"${toEscapes(name)}"` : JSON.stringify(name)} : ${value}`;
+      });
+      const text = Buffer.from(`{${written.join(',')}}`);
+      const parsed = new Map(Object.entries(JSON.parse(text.toString()) as object));
+      const found = findMembers(text, toWholeSpan(text), names);
+      const read = found.map((span) => (span === undefined ? undefined : Number(text.toString('utf8', span.from, span.to))));
+      expect(read).toEqual(names.map((name) => parsed.get(name)));
+    }),
+    { numRuns: 2_000 },
+  );
 });

@@ -1,6 +1,6 @@
 /** Checks that the verified content is an event envelope whose id is the signed one, if the route requires it. */
 import { isUtf8 } from 'node:buffer';
-import { isJson, isObject, readScalar } from '../../../core/json-scan.ts';
+import { findMembers, isJson, isObject, type JsonSpan, readScalar, toWholeSpan } from '../../../core/json-scan.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
@@ -15,11 +15,17 @@ export function createEnvelopeGate(): VerifiedEventGate {
 }
 
 function findEnvelopeProblem(body: Buffer, id: string | undefined): string | undefined {
-  if (!isUtf8(body) || !isJson(body) || !isObject(body, [])) return 'the body is not a JSON object in UTF-8';
-  if (typeof readScalar(body, ['type']) !== 'string') return 'type is not a string';
-  const found = readScalar(body, ['id']);
-  if (typeof found !== 'string') return 'id is not a string';
-  if (typeof readScalar(body, ['created']) !== 'number') return 'created is not a number';
-  if (!isObject(body, ['data'])) return 'data is not an object';
-  return found === id ? undefined : 'id differs from Webhook-Id';
+  const whole = toWholeSpan(body);
+  if (!isUtf8(body) || !isJson(body) || !isObject(body, whole)) return 'the body is not a JSON object in UTF-8';
+  const [type, found, created, data] = findMembers(body, whole, ['type', 'id', 'created', 'data']);
+  if (typeof readValue(body, type) !== 'string') return 'type is not a string';
+  const read = readValue(body, found);
+  if (typeof read !== 'string') return 'id is not a string';
+  if (typeof readValue(body, created) !== 'number') return 'created is not a number';
+  if (!isObject(body, data)) return 'data is not an object';
+  return read === id ? undefined : 'id differs from Webhook-Id';
+}
+
+function readValue(body: Buffer, value: JsonSpan | undefined): unknown {
+  return value === undefined ? undefined : readScalar(body, [], value);
 }
