@@ -18,7 +18,7 @@ export function formatTable<Row>(rows: readonly Row[], columns: readonly Column<
     columns.map(([title]) => title),
     ...rows.map((row) => columns.map(([, show]) => toPrintable(show(row) || NONE))),
   ];
-  const widths = columns.map((_, index) => Math.max(...cells.map((line) => line[index]?.length ?? 0)));
+  const widths = columns.map((_, index) => cells.reduce((width, line) => Math.max(width, line[index]?.length ?? 0), 0));
   const lines = cells.map((line) => line.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  '));
   return lines.map((line) => `${line.trimEnd()}\n`).join('');
 }

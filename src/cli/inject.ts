@@ -42,9 +42,9 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
   const results: (Injected | 'skipped' | 'denied')[] = [];
   for (const file of options.filename) {
     const read = await readManifests(file, io);
-    manifests.push(...read.manifests);
     if (read.isBroken) results.push('denied');
     for (const manifest of read.manifests) {
+      manifests.push(manifest);
       for (const workload of findWorkloads(manifest.value)) results.push(injectOne({ file, manifest, workload }, context, io));
       for (const path of findOtherRequests(manifest.value)) results.push(denyOther(toDocument(file, manifest), path, io));
     }
