@@ -1,12 +1,11 @@
 /** CEL that compares the annotations and the other containers of a pod with its sidecar, as src/kubernetes/injector does. */
-import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
-import { PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
+import { APP_HEALTH, PROBE_PLACES } from '../src/kubernetes/injector/app-probes.ts';
 import { APP_PORT_MODES, PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { CONTAINER, DOMAIN, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { APP_PROBE, USER } from '../src/kubernetes/injector/sidecar.ts';
+import { SAME_TEXT } from '../src/kubernetes/injector/sidecar-check.ts';
 import { PROBE_TARGET_PATTERN, RESERVED_PORT_NAMES, VOLUME_NAMES } from '../src/kubernetes/injector/sidecar-rules.ts';
-import { SAME_TEXT } from '../src/kubernetes/injector/sidecar-values.ts';
 import { toStatusPattern } from '../src/kubernetes/injector/status.ts';
 import { celText } from './cel-shape.ts';
 import { annotation, hasForm, matches, type PolicyVariable, TCP_PORTS } from './policy-variables.ts';

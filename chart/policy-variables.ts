@@ -1,6 +1,6 @@
 /** The injector's decisions (src/kubernetes/injector) as CEL variables for the admission policies; each always has a value. */
 
-import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
+import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/app-probes.ts';
 import { PORT_NUMBER, type ValueForm, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/kubernetes/injector/names.ts';
 import { QUEUE_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';

@@ -12,7 +12,6 @@ const SOURCES = [
   'library/types',
   'verify/schemes/description',
   'verify/schemes/key-description',
-  'verify/schemes/secret-text',
   'core/clock',
 ];
 const STATEMENT = /^(?=\/\*\*|export |import |declare )/m;

@@ -48,7 +48,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
       ['admission', 'manifests'],
     ],
   ],
-  ['diagnostics', [['junit.ts'], ['captured', 'probe', 'self-test', 'simulate']]],
+  ['diagnostics', [['junit.ts'], ['captured', 'probe', 'simulate']]],
 ]);
 const LONGEST_FILE = 500;
 const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'"]*?\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(['"]([^'"]+)['"]\)/gm;
@@ -111,12 +111,10 @@ const ASCII_READERS: ReadonlySet<string> = new Set([
   'verify/schemes/head.ts',
   'verify/schemes/header-list.ts',
   'verify/schemes/jwt/jwt.ts',
-  'verify/schemes/kind.ts',
-  'verify/schemes/open-content.ts',
+  'verify/schemes/identity.ts',
   'verify/schemes/sign-anywhere.ts',
   'verify/schemes/signature-entries.ts',
   'verify/schemes/token.ts',
-  'verify/schemes/twins.ts',
   'verify/schemes/url.ts',
 ]);
 /** Parse JSON that is verified, configured, about to be signed, or at most some kilobytes. */
@@ -223,7 +221,7 @@ const RULES: readonly Rule[] = [
     pattern: /import (?:(?:\* as )?\w+|\{[^}]*(?<!type )\b(?:create(?:Secure)?Server|Server)\b[^}]*\}) from 'node:http[s2]?'/,
     text: 'opens a port without limits; http/server/strict-server.ts creates servers',
     // The app of the self-test runs in a separate pod, for seconds.
-    mayUse: (file) => file === 'http/server/strict-server.ts' || file === 'diagnostics/self-test/app.ts',
+    mayUse: (file) => file === 'http/server/strict-server.ts' || file === 'cli/self-test.ts',
   },
   {
     pattern: /^(?![^]*\bnew PortRequests\()[^]*\bcreateStrictServer\b/,
@@ -233,7 +231,7 @@ const RULES: readonly Rule[] = [
   {
     pattern: /\bonEvent\([^;]*'(?:request|checkContinue|checkExpectation)'/,
     text: 'receives requests before they are counted; PortRequests does that',
-    mayUse: (file) => file === 'http/server/port-requests.ts' || file === 'diagnostics/self-test/app.ts',
+    mayUse: (file) => file === 'http/server/port-requests.ts' || file === 'cli/self-test.ts',
   },
   {
     pattern: /'stream', (?:async )?\(/,
@@ -244,7 +242,7 @@ const RULES: readonly Rule[] = [
     pattern: /(?:\.|\?\.)(?:pause|pipe)\(/,
     text: 'pauses a stream, perhaps forever; ReadPause of core/read-pause.ts has a deadline',
     // A terminal.
-    mayUse: (file) => file === 'core/read-pause.ts' || file === 'cli/password-input.ts',
+    mayUse: (file) => file === 'core/read-pause.ts' || file === 'cli/input.ts',
   },
   {
     pattern: /'drain',/,
@@ -265,7 +263,7 @@ const RULES: readonly Rule[] = [
   {
     pattern: /\bsystemResolve\b/,
     text: 'takes a thread for each name; createResolve of http/dial/resolve.ts does not, or pass names of the command line or the config only',
-    mayUse: (file) => isIn('cli')(file) || file === 'app/connections.ts' || file === 'http/dial/resolve.ts',
+    mayUse: (file) => isIn('cli')(file) || file === 'app/check.ts' || file === 'http/dial/resolve.ts',
   },
   {
     pattern:

@@ -33,14 +33,14 @@ const ALLOWED: readonly Allowed[] = [
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
     reason: 'reads the config only',
   },
-  { file: 'config/sources/user-sources.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
+  { file: 'config/sources/secrets.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
   {
-    file: 'kubernetes/doctor/read-named.ts',
+    file: 'kubernetes/doctor/read-cluster.ts',
     pattern: '/^[^}\\n]*\\bhash="([0-9a-f]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/',
     reason: 'lines of at most 1,024 characters, on the command line only',
   },
   {
-    file: 'kubernetes/doctor/read-named.ts',
+    file: 'kubernetes/doctor/read-cluster.ts',
     pattern: '/^[^}\\n]*\\bversion="([0-9a-z.+-]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/i',
     reason: 'lines of at most 1,024 characters, on the command line only',
   },
@@ -50,7 +50,7 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'parses certificates that a configured CA signed',
   },
   {
-    file: 'diagnostics/probe/check-context.ts',
+    file: 'diagnostics/probe/check.ts',
     pattern:
       '/\\n\\s+at .+:\\d+:\\d+\\)?|Traceback \\(most recent call last\\)|\\bat [\\w.$]+\\(\\w+\\.java:\\d+\\)|goroutine \\d+ \\[|\\.rb:\\d+:in /',
     reason: 'runs only on the command line, on responses of an endpoint that the user owns',

@@ -1,8 +1,7 @@
 /** Renders the man page from the commands and their help, as `npm run build` writes it. */
 import { Readable } from 'node:stream';
 import type { Command } from 'commander';
-import { EXAMPLES } from '../src/cli/examples.ts';
-import { createProgram } from '../src/cli/program.ts';
+import { createProgram, EXAMPLES } from '../src/cli/program.ts';
 
 const HEX = 16;
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { renderManPage } from '../scripts/man-page.ts';
-import { EXAMPLES } from '../src/cli/examples.ts';
+import { EXAMPLES } from '../src/cli/program.ts';
 
 test('the man page has each command with its options and examples, in plain roff', () => {
   const page = renderManPage('1.2.3');

@@ -1,6 +1,6 @@
 /** Measures what the parts of a call cost Redis in CPU time, and what an ID costs in memory. */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
+import type { SeenIds } from '../../src/state/seen-ids.ts';
 import { startRedis } from '../../test/support/redis.ts';
 import { startCluster } from '../../test/support/redis-topologies.ts';
 import { waitForQuiet } from '../machine.ts';

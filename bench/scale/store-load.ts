@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../../src/core/clock.ts';
 import { toContentFingerprint, toIdFingerprint, toIdKey } from '../../src/gateway/pipeline/event-keys.ts';
-import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
-import type { RedisTopology } from '../../src/state/redis/options.ts';
+import type { RedisTopology } from '../../src/state/redis/client.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
+import type { SeenIds } from '../../src/state/seen-ids.ts';
 import { until } from '../../test/support/gate.ts';
 
 const LEASE_MS = 60_000;

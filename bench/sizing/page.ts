@@ -2,12 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ChartValues } from '../../chart/values.ts';
-import { ENDPOINT_BYTES, ROUTE_BYTES, WEBHOOK_ROUTE_BYTES } from '../../src/app/oversize.ts';
+import { ENDPOINT_BYTES, ROUTE_BYTES, WEBHOOK_ROUTE_BYTES } from '../../src/app/check.ts';
 import { toConfigHeap, toMaxFileBytes } from '../../src/config/load/document.ts';
 import { limits as limitsSchema } from '../../src/config/schema/limits-schema.ts';
 import { deriveMaxIds } from '../../src/config/schema/store-schema.ts';
 import { toMemoryBudget } from '../../src/http/server/memory.ts';
-import { ENDPOINTS_HEAP_SHARE, toHeapBytes } from '../../src/provider/endpoints/endpoint-memory.ts';
+import { ENDPOINTS_HEAP_SHARE, toHeapBytes } from '../../src/provider/endpoints/endpoint-index.ts';
 import { LIMITS, type LoadKind, type Measurement, type SizingRun, toShares, toTotal } from './results.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

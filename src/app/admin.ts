@@ -1,12 +1,11 @@
 /** Builds the admin port from its config: token, endpoints, server. */
 import { hostname } from 'node:os';
 import type { AdminAccess } from '../admin/access.ts';
-import { createAppHealthEndpoints } from '../admin/api/app-health.ts';
+import { createAppHealthEndpoints, createLeaveEndpoint } from '../admin/api/app-health.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../admin/api/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts';
 import { createAttemptsEndpoint, createCapturesEndpoints, createJournalEndpoint } from '../admin/api/journal.ts';
 import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
-import { createLeaveEndpoint } from '../admin/api/leave.ts';
 import type { ConsoleParts } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';
@@ -20,7 +19,7 @@ import { type Problem, unwrap } from '../core/problem.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Captures } from '../diagnostics/explain/captures.ts';
 import { findTokenProblem } from '../http/server/port-access.ts';
-import type { SeenIds } from '../state/claims/seen-ids.ts';
+import type { SeenIds } from '../state/seen-ids.ts';
 import type { SharedStreams } from '../state/shared-streams.ts';
 import type { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
 import type { Journal } from '../telemetry/journal/journal.ts';
@@ -28,11 +27,10 @@ import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { Attempts } from '../users/attempts.ts';
 import type { OfferedTokens } from '../verify/handshakes/offered-tokens.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
-import { buildPortPassword, toPortLabels } from './basic-gate.ts';
 import { listSecrets } from './explain.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
-import type { Realms } from './realms.ts';
+import { buildPortPassword, type Realms, toPortLabels } from './realms.ts';
 import type { Reloads } from './reloads.ts';
 
 /** The result of reading the token; undefined if there was an error. */

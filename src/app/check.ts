@@ -1,25 +1,31 @@
 /** Finds all problems that are detectable before the first request: in the config, the secrets and the store's files. */
 
+import { getHeapStatistics } from 'node:v8';
+import { toConfigHeap } from '../config/load/document.ts';
 import { type LoadedConfig, loadConfig } from '../config/load/load.ts';
 import type { Overrides } from '../config/load/overrides.ts';
 import { describeNeighbors } from '../config/rules/validate-neighbors.ts';
 import { describeStoredSecrets } from '../config/rules/validate-provider.ts';
 import { type Config, realmsOf } from '../config/schema/config.ts';
+import type { SocketAddress } from '../config/schema/scalars.ts';
+import { BYTES_PER_ID } from '../config/schema/store-schema.ts';
 import { type OtlpRead, readOtlpSettings } from '../config/sources/otlp-settings.ts';
-import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
+import { readTls, type TlsRead } from '../config/sources/secrets.ts';
 import { type Fingerprints, toFingerprints } from '../config/sources/watch.ts';
-import type { Clock } from '../core/clock.ts';
-import { error, isError, type LocatedProblem } from '../core/problem.ts';
-import { findBcryptProblem } from '../users/native-bcrypt.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import { toAddressText } from '../core/listen-address.ts';
+import { error, isError, type LocatedProblem, type Path, type Problem, warning } from '../core/problem.ts';
+import { DialFailure, dial, Opening } from '../http/dial/dial.ts';
+import { systemResolve } from '../http/dial/resolve.ts';
+import { readContainerMemory, toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
+import { formatAddress, toCause } from '../state/redis/outage.ts';
+import { findBcryptProblem } from '../users/password-hash.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { type CompiledRoute, compileRoutes, loadBodyModule } from './compiled-route.ts';
-import { testConnections } from './connections.ts';
-import { type IdentityRead, readIdentity } from './identity.ts';
-import { findExpiredKeys, type KeysRead, readKeys } from './keys.ts';
-import { findOversize } from './oversize.ts';
+import { findExpiredKeys, type IdentityRead, type KeysRead, readIdentity, readKeys } from './keys.ts';
 import { type ProviderRead, readProvider } from './provider-settings.ts';
 import { separateSecrets } from './shared-secrets.ts';
-import { readStoreSettings, type StoreSettings } from './store.ts';
+import { openStore, readStoreSettings, type StoreSettings } from './store.ts';
 import { type RealmRead, readRealms } from './users.ts';
 import { toFiles } from './watched-sources.ts';
 import { FIRST_WORKER, toShare, type WorkerPlace } from './workers/share.ts';
@@ -154,4 +160,182 @@ function toNotes(config: Config): string[] {
 /** All problems of a config file, errors and warnings, in the order of the file. */
 export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly LocatedProblem[]> {
   return (await reportConfig(file, clock, { overrides })).problems;
+}
+
+// Finds settings of a config that exceed the memory of the container or the heap.
+
+const MIB = 1024 * 1024;
+/** The smallest limit under which floods of large events did not get a sender killed (bench/RESULTS-provider-memory.md). */
+const MIN_PROVIDER_BYTES = 192 * MIB;
+/** The heap of each while it is in use: 35, 14 and 10 KiB were measured. */
+export const [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES] = [36 * 1024, 16 * 1024, 10 * 1024];
+/** The share of the heap that IDs in memory may use without a warning. */
+const MAX_IDS_SHARE = 1 / 2;
+
+/**
+ * Finds settings that exceed the memory of the container or the heap, with the path, the problem and the fix. An error is a config that would end the
+ * process, now or when it is reloaded.
+ */
+export function findOversize(
+  config: Config,
+  budget = toMemoryBudget(config.limits, readContainerMemory()),
+  heapBytes = getHeapStatistics().heap_size_limit,
+): Problem[] {
+  const { limit, maxBufferedBytes } = budget;
+  const found = findTooMany(config, heapBytes);
+  // Each worker has a part of it.
+  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > toFreeBytes(limit))
+    found.push(
+      warning(
+        ['limits', 'maxBufferedBytes'],
+        `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(limit - toFreeBytes(limit))}`,
+        'omit it, so that it follows the memory limit, or raise the memory limit',
+      ),
+    );
+  if (config.provider !== undefined && limit !== undefined && limit < MIN_PROVIDER_BYTES)
+    found.push(
+      warning(
+        ['provider'],
+        `sending webhooks needs ${toMebibytes(MIN_PROVIDER_BYTES)}, and the memory limit of this container is ${toMebibytes(limit)}: many large events at once can get it killed`,
+        'raise the memory limit, or lower provider.maxEventSize',
+      ),
+    );
+  const { redis, memory } = config.store;
+  const idBytes = memory.maxIds * BYTES_PER_ID;
+  if (redis === undefined && idBytes > heapBytes * MAX_IDS_SHARE)
+    found.push(
+      warning(
+        ['store', 'memory', 'maxIds'],
+        `${memory.maxIds} IDs can use ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
+        'omit it, so that it follows the heap, use Redis, or raise the memory limit',
+      ),
+    );
+  for (const [index, { webhook }] of config.routes.entries()) {
+    if (webhook === undefined || webhook.maxBody <= maxBufferedBytes) continue;
+    found.push(
+      warning(
+        ['routes', index, 'webhook', 'maxBody'],
+        `a body of ${toMebibytes(webhook.maxBody)} is always rejected with 503, as limits.maxBufferedBytes is ${toMebibytes(maxBufferedBytes)} here`,
+        'lower maxBody, or raise limits.maxBufferedBytes and the memory limit',
+      ),
+    );
+  }
+  return found;
+}
+
+/** A reload holds the config before and the new one. */
+function findTooMany({ routes, provider }: Config, heapBytes: number): Problem[] {
+  const webhooks = routes.filter(({ webhook }) => webhook !== undefined).length;
+  const routeBytes = webhooks * WEBHOOK_ROUTE_BYTES + (routes.length - webhooks) * ROUTE_BYTES;
+  const endpointBytes = (provider?.endpoints.length ?? 0) * ENDPOINT_BYTES;
+  const most = toConfigHeap(heapBytes);
+  if (routeBytes + endpointBytes <= most) return [];
+  const isRoutes = routeBytes > endpointBytes;
+  return [
+    error(
+      isRoutes ? ['routes'] : ['provider', 'endpoints'],
+      `${routes.length} routes and ${provider?.endpoints.length ?? 0} endpoints need ${toMebibytes(routeBytes + endpointBytes)}, and the heap of this process has ${toMebibytes(most)} for a config`,
+      isRoutes
+        ? 'raise the memory limit (docs/sizing.md), or distribute the routes over several deployments'
+        : 'raise the memory limit (docs/sizing.md), or create the endpoints with the API',
+    ),
+  ];
+}
+
+function toMebibytes(bytes: number): string {
+  return `${Number((bytes / MIB).toFixed(1))}Mi`;
+}
+
+// Tests the connections of a config, to the store, the queue and the app of every route, for `sidegate check --connect`.
+
+/** The config to test. */
+interface ConnectionTargets {
+  readonly loaded: LoadedConfig;
+  readonly store: StoreSettings;
+  readonly provider: ProviderRead | undefined;
+}
+
+/** The results. */
+interface ConnectionReport {
+  /** One error for each connection that failed. */
+  readonly problems: readonly LocatedProblem[];
+  /** One line for each that succeeded. */
+  readonly notes: readonly string[];
+}
+
+interface ConnectionTest {
+  readonly path: Path;
+  readonly title: string;
+  readonly hint: string;
+  /** Undefined after a success. */
+  readonly failure: string | undefined;
+}
+
+/** Tests all connections at once, each with its timeout from the config. */
+async function testConnections({ loaded, store, provider }: ConnectionTargets, clock: Clock): Promise<ConnectionReport> {
+  const { routes } = loaded.config;
+  const upstreams = new Map(
+    routes.map(({ upstream, connectTimeout }, index) => [
+      `http://${toAddressText(upstream.host, upstream.port)}`,
+      { upstream, connectTimeout, index },
+    ]),
+  );
+  const tests = await Promise.all([
+    ...(provider?.testDatabases() ?? []),
+    ...(store.redis === undefined ? [] : [testStore(store, store.redis, clock)]),
+    ...[...upstreams].map(([title, { upstream, connectTimeout, index }]) =>
+      testUpstream(upstream, connectTimeout, { title, index }, clock),
+    ),
+  ]);
+  const failed = tests.filter(({ failure }) => failure !== undefined);
+  return {
+    problems: failed.map(({ path, failure = '', hint }) => loaded.locate(error(path, failure, hint))),
+    notes: tests.filter(({ failure }) => failure === undefined).map(({ title }) => `${title}: connected`),
+  };
+}
+
+async function testUpstream(
+  { host, port }: SocketAddress,
+  timeout: Milliseconds,
+  { title, index }: { readonly title: string; readonly index: number },
+  clock: Clock,
+): Promise<ConnectionTest> {
+  const test = { path: ['routes', index, 'upstream'], title, hint: 'start the app, or set the address that it listens on' };
+  try {
+    (await dial(await systemResolve(host), port, new Opening(timeout), clock)).destroy();
+    return { ...test, failure: undefined };
+  } catch (thrown) {
+    const cause =
+      thrown instanceof DialFailure && thrown.kind === 'timeout' ? thrown.message : toCause(thrown as NodeJS.ErrnoException);
+    return { ...test, failure: `the app at ${title} cannot be reached: ${cause}` };
+  }
+}
+
+/** The store counts as up once it has executed each operation that a delivery needs, on keys that expire. */
+async function testStore(
+  settings: StoreSettings,
+  redis: NonNullable<StoreSettings['redis']>,
+  clock: Clock,
+): Promise<ConnectionTest> {
+  const title = `Redis at ${formatAddress(redis.topology)}`;
+  let onSettled: (result: { readonly failure?: string; readonly hint?: string }) => void = () => undefined;
+  const settled = new Promise<Parameters<typeof onSettled>[0]>((resolve) => {
+    onSettled = resolve;
+  });
+  const store = openStore(settings, clock, {
+    onUp: () => onSettled({}),
+    onDown: ({ message, hint }) => onSettled({ failure: message, hint }),
+    onWarning: () => undefined,
+    onAttemptsFull: () => undefined,
+  });
+  const cancel = clock.after(redis.connectTimeout + redis.commandTimeout, () =>
+    onSettled({ failure: `${title} did not reply in time` }),
+  );
+  try {
+    const { failure, hint = 'start Redis, or correct its address' } = await settled;
+    return { path: ['store', 'redis'], title, hint, failure };
+  } finally {
+    cancel();
+    await store.close();
+  }
 }

@@ -27,8 +27,7 @@ import { drain } from './shutdown.ts';
 import { buildSidePorts, joinPorts, openPorts, type SidePorts, toAllLabels, toJoinedPorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, type WatchedTlsPort } from './watched-sources.ts';
-import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/other-workers.ts';
-import { addReport, COMBINED_GAUGES, type ReportedParts } from './workers/report.ts';
+import { addReport, COMBINED_GAUGES, NO_OTHER_WORKERS, type OtherWorkers, type ReportedParts } from './workers/report.ts';
 
 const CLEANUP_INTERVAL_MS = 1_000;
 const STORE_WAIT_MS = 2_000;

@@ -1,11 +1,12 @@
 /** Reads the keys that the config refers to, at the start and whenever a secret's file changes. */
 
-import { findNamedPreset } from '../config/rules/suggest-preset.ts';
-import type { KeyConfig, RouteConfig } from '../config/schema/config.ts';
+import { findNamedPreset } from '../config/rules/validate-scheme.ts';
+import type { IdentityConfig, KeyConfig, RouteConfig } from '../config/schema/config.ts';
 import { readSecret, readUrlCredentials, unwrapSecret } from '../config/sources/secrets.ts';
 import { type EpochMilliseconds, toInstant } from '../core/clock.ts';
-import { error, type Path, type Problem, under, warning } from '../core/problem.ts';
+import { error, type Path, type Problem, under, unwrap, warning } from '../core/problem.ts';
 import type { Secret } from '../core/secret.ts';
+import { type IdentityKey, parseIdentityKey } from '../gateway/upstream/identity.ts';
 import type { WatchedKey } from '../telemetry/log/key-evidence.ts';
 import type { KeySet } from '../verify/keys/key-ring.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
@@ -150,4 +151,31 @@ function toOtherSchemeHint(scheme: Scheme, secret: Secret, config: KeyConfig, { 
   if (isValid) return `if ${preset.from?.title} sends this, set scheme: ${preset.name}`;
   if (scheme.name !== DEFAULT_SCHEME) return undefined;
   return 'write it as the sender shows it, whsec_ and base64; if the sender does not use Standard Webhooks, set its scheme, for example scheme: github';
+}
+
+// Reads the key that forwarded requests are signed with.
+
+/** The result of reading the key, which is undefined if there was an error. */
+export interface IdentityRead {
+  readonly key: IdentityKey | undefined;
+  readonly problems: readonly Problem[];
+}
+
+const PATH = ['identity', 'key', 'secret'];
+
+/** Reads the key; undefined if requests are not signed. */
+export async function readIdentity(config: IdentityConfig | undefined): Promise<IdentityRead | undefined> {
+  if (config === undefined) return undefined;
+  const { algorithm, key } = config;
+  const problems: Problem[] = [];
+  const read = unwrap(await readSecret(key.secret), PATH, problems);
+  const source = { name: key.name, algorithm, encoding: key.secret.encoding };
+  const parsed = read && unwrap(parseIdentityKey(source, read.secret), PATH, problems);
+  if (parsed !== undefined) for (const message of read?.warnings ?? []) problems.push(warning(PATH, message));
+  return { key: parsed, problems };
+}
+
+/** The files to watch. */
+export function toIdentityFiles(config: IdentityConfig | undefined): string[] {
+  return config !== undefined && 'file' in config.key.secret ? [config.key.secret.file] : [];
 }

@@ -1,9 +1,14 @@
 /** All metrics of a gate, each created by the area that owns it (docs/metrics.md). */
-import { Registry } from '@prometheus-io/client';
+import { Gauge, Registry } from '@prometheus-io/client';
 import { type AdminMetrics, createAdminMetrics } from '../admin/admin-metrics.ts';
-import { type CaptureMetrics, createCaptureMetrics } from '../diagnostics/explain/capture-metrics.ts';
-import { createExplainMetrics, type ExplainMetrics } from '../diagnostics/explain/explain-metrics.ts';
-import { createProxyMetrics, type ProxyMetrics } from '../gateway/egress-proxy/proxy-metrics.ts';
+import type { EpochMilliseconds } from '../core/clock.ts';
+import {
+  type CaptureMetrics,
+  createCaptureMetrics,
+  createExplainMetrics,
+  type ExplainMetrics,
+} from '../diagnostics/explain/explain-metrics.ts';
+import { createProxyMetrics, type ProxyMetrics } from '../gateway/egress-proxy/egress-proxy.ts';
 import {
   type AuthRequestMetrics,
   type AuthRouteLabels,
@@ -13,11 +18,11 @@ import { createRoutesMetrics, type RouteLabels, type RoutesMetrics } from '../ga
 import { createStoreMetrics, type StoreMetrics } from '../gateway/pipeline/store-metrics.ts';
 import { createServerMetrics, type ServerMetrics } from '../gateway/server-metrics.ts';
 import { type BodyMetrics, createBodyMetrics } from '../telemetry/journal/body-metrics.ts';
-import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-error-metrics.ts';
+import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-errors.ts';
 import { type Exposition, toExposition } from '../telemetry/metrics/openmetrics.ts';
 import { collectProcessMetrics, createBuildInfo } from '../telemetry/metrics/process-metrics.ts';
-import { createTracingMetrics, type TracingMetrics } from '../telemetry/tracing/tracing-metrics.ts';
-import { type ConfigMetrics, createConfigMetrics } from './config-metrics.ts';
+import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
+import { createTracingMetrics, type TracingMetrics } from '../telemetry/tracing/tracer.ts';
 
 /** The properties of a route that decide which series it has from the start. */
 export interface GateRouteLabels extends RouteLabels, AuthRouteLabels {
@@ -81,5 +86,108 @@ export function createMetrics(options: {
       for (const area of [routes, authRequests, explain]) area.setRoutes(next);
     },
     exposition: (format = 'text') => toExposition(registry, format),
+  };
+}
+
+// The metrics of the loaded config, the users of each realm, and password checks.
+
+/** How a password was checked: from the cache, by hashing, or by sharing the hash of a concurrent request. */
+const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
+type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];
+
+export interface ConfigMetrics {
+  /** Records the outcome of loading a config; `hash`: of the active config. */
+  reload(isSuccessful: boolean, at: EpochMilliseconds, hash: string): void;
+  passwordCheck(outcome: PasswordCheckLabel): void;
+  /** `read` returns the number of pending password checks; called on each scrape. */
+  watchPendingPasswords(read: () => number): void;
+  /** Whether the users of all realms were read without errors. */
+  usersReload(isSuccessful: boolean): void;
+  /** How many users of a realm can log in, and how many cannot. */
+  users(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+  /** Removes the series of all other realms. */
+  keepRealms(realms: ReadonlySet<string>): void;
+}
+
+/** Registers the metrics. */
+function createConfigMetrics(registers: Registry[]): ConfigMetrics {
+  const families = {
+    passwordChecks: new CounterFamily({
+      name: 'sidegate_password_checks_total',
+      help: 'Password checks: answered from the cache (hit), by hashing (miss), or by sharing the hash of a concurrent request (joined).',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    reloadSuccessful: new Gauge({
+      name: 'sidegate_config_last_reload_successful',
+      help: '1 if the last attempt to load the config succeeded.',
+      registers,
+    }),
+    reloadAt: new Gauge({
+      name: 'sidegate_config_last_reload_success_timestamp_seconds',
+      help: 'When the active config was loaded.',
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: 'sidegate_config_info',
+      help: 'Hash of the active config; always 1.',
+      labelNames: ['hash'],
+      registers,
+    }),
+    usersReload: new Gauge({
+      name: 'sidegate_users_last_reload_successful',
+      help: '1 if the users of all realms were read without an error.',
+      registers,
+    }),
+  };
+  const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, families.passwordChecks.series(outcome)]));
+  families.usersReload.set(1);
+  return {
+    reload(isSuccessful, at, hash) {
+      families.reloadSuccessful.set(isSuccessful ? 1 : 0);
+      if (!isSuccessful) return;
+      families.reloadAt.set(at / 1000);
+      families.configInfo.reset();
+      families.configInfo.set({ hash }, 1);
+    },
+    passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
+    watchPendingPasswords: (read) =>
+      watchGauge('sidegate_password_checks_pending', 'Password checks that are running or waiting.', registers, read),
+    usersReload: (isSuccessful) => families.usersReload.set(isSuccessful ? 1 : 0),
+    ...createRealmSeries(registers),
+  };
+}
+
+function createRealmSeries(registers: Registry[]): Pick<ConfigMetrics, 'users' | 'keepRealms'> {
+  const families = {
+    usersUsable: new GaugeFamily({
+      name: 'sidegate_users_usable',
+      help: 'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
+      labelNames: ['realm'],
+      registers,
+    }),
+    usersRejected: new GaugeFamily({
+      name: 'sidegate_users_rejected',
+      help: 'Users of the realm that cannot log in, because their entry is invalid or its hash needs too much memory.',
+      labelNames: ['realm'],
+      registers,
+    }),
+  };
+  const { usersUsable, usersRejected } = families;
+  const realms = new Set<string>();
+  return {
+    users(realm, { usable, rejected }) {
+      realms.add(realm);
+      usersUsable.series(realm).value = usable;
+      usersRejected.series(realm).value = rejected;
+    },
+    keepRealms(kept) {
+      for (const realm of realms) {
+        if (kept.has(realm)) continue;
+        realms.delete(realm);
+        usersUsable.remove(realm);
+        usersRejected.remove(realm);
+      }
+    },
   };
 }

@@ -1,6 +1,6 @@
 /** Reads the provider's section. Its code is a separate bundle, which is loaded only if the config has the section. */
 import type { Config } from '../config/schema/config.ts';
-import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
+import { readTls, type TlsRead } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Problem } from '../core/problem.ts';
 import type { Provider, ProviderParts } from '../provider/runtime/provider.ts';

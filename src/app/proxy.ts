@@ -2,15 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import type { Config, LimitsConfig, ProxyConfig } from '../config/schema/config.ts';
 import type { Clock } from '../core/clock.ts';
-import { createDestinationGate } from '../gateway/egress-proxy/destination-gate.ts';
-import { EgressProxy } from '../gateway/egress-proxy/egress-proxy.ts';
-import { ProxyHeaderPolicy } from '../gateway/egress-proxy/proxy-headers.ts';
+import { createDestinationGate, EgressProxy, ProxyHeaderPolicy } from '../gateway/egress-proxy/egress-proxy.ts';
 import { ProxyServer } from '../gateway/egress-proxy/proxy-server.ts';
 import { ExchangePort, type ProxyRoute } from '../gateway/exchange.ts';
 import { createForwarder, toReadLimits } from '../gateway/upstream/forwarder.ts';
 import { HttpClient } from '../http/client/pool.ts';
+import { OwnPorts } from '../http/dial/address-rules.ts';
 import { type DestinationRule, parseDestinationRule } from '../http/dial/destination.ts';
-import { OwnPorts } from '../http/dial/own-ports.ts';
 import { createResolve, LOCAL_NAMES, type Resolve, resolveWithin } from '../http/dial/resolve.ts';
 import type { ListenMemory } from '../http/server/limits.ts';
 import type { BoundAddress } from '../http/server/listener.ts';
@@ -19,10 +17,9 @@ import type { Journal } from '../telemetry/journal/journal.ts';
 import type { Tracing } from '../telemetry/tracing/tracer.ts';
 import type { Attempts } from '../users/attempts.ts';
 import { toBasicChallenge } from '../users/basic.ts';
-import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
-import type { Realms } from './realms.ts';
+import { buildBasicGate, type Realms, toSourceLabels } from './realms.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
 /** The dependencies of the proxy. */

@@ -1,7 +1,7 @@
 /** Remembers the last attempt to load the config, for the console. */
 import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { formatProblem, type LocatedProblem } from '../core/problem.ts';
-import type { ConfigMetrics } from './config-metrics.ts';
+import type { ConfigMetrics } from './metrics.ts';
 
 /** Counts and remembers reloads. */
 export class Reloads {

@@ -1,7 +1,7 @@
 /** Finds secrets with more than one purpose: a signature or token made for one of them would be valid for the other. */
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { toProbeAddress } from '../config/rules/validate-app-probes.ts';
+import { toProbeAddress } from '../config/rules/validate.ts';
 import type { Config, SecretSource, WebhookConfig } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import { parseBase64Key, parseHex } from '../core/bytes.ts';

@@ -5,15 +5,13 @@ import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { error, type Path, type Problem, under, unwrap } from '../core/problem.ts';
 import { Secret } from '../core/secret.ts';
-import { createMemorySeenIds } from '../state/claims/memory-seen-ids.ts';
-import type { SeenIds } from '../state/claims/seen-ids.ts';
-import { createMemoryNewestVersions } from '../state/ordering/memory-newest-versions.ts';
-import type { NewestVersions } from '../state/ordering/newest-versions.ts';
-import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/options.ts';
+import { createMemoryNewestVersions, createMemorySeenIds } from '../state/memory.ts';
+import type { NewestVersions } from '../state/newest-versions.ts';
+import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/client.ts';
 import { createRedisStore, type RedisStoreEvents } from '../state/redis/redis-store.ts';
+import type { SeenIds } from '../state/seen-ids.ts';
 import type { SharedStreams } from '../state/shared-streams.ts';
-import { type Attempts, withBanCache, withFallback } from '../users/attempts.ts';
-import { createMemoryAttempts } from '../users/memory-attempts.ts';
+import { type Attempts, createMemoryAttempts, withBanCache, withFallback } from '../users/attempts.ts';
 
 /** The settings of the store; without Redis it is in memory. */
 export interface StoreSettings {

@@ -8,14 +8,13 @@ import {
   toSourceName,
   type UserSourceConfig,
 } from '../config/schema/config.ts';
-import { readUserSource, toUserFiles, type UserText } from '../config/sources/user-sources.ts';
+import { readUserSource, toUserFiles, type UserText } from '../config/sources/secrets.ts';
 import type { Bytes } from '../core/bytes.ts';
 import { error, type Path, type Problem, under, unwrap, warning } from '../core/problem.ts';
 import { readContainerMemory } from '../http/server/memory.ts';
-import { toHashBudget, toLargestHash } from '../users/hash-budget.ts';
+import { toHashBudget, toLargestHash } from '../users/hash-pool.ts';
 import { parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
-import { UserSet, type UserSource } from '../users/user-set.ts';
-import { parseHtpasswd, type UserEntry } from '../users/users.ts';
+import { parseHtpasswd, type UserEntry, UserSet, type UserSource } from '../users/user-set.ts';
 
 /** For each source. */
 const MAX_WARNINGS = 20;

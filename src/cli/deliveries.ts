@@ -4,10 +4,20 @@ import { usageError } from '../core/errors.ts';
 import { formatJson, toPrintable } from '../core/text.ts';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../provider/api/schemas.ts';
 import { type ApiClient, ApiFailure, readPages } from './api-client.ts';
-import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
+import {
+  type FilterOptions,
+  type ProviderOptions,
+  parseDeliveryId,
+  runProviderCommand,
+  toDeliveryPath,
+  toFilter,
+  withConsole,
+  withFilter,
+  withFormat,
+  withProvider,
+} from './api-options.ts';
 import { formatMembers, formatOutcome, formatTable, ProgressOutput } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
-import { type FilterOptions, parseDeliveryId, toDeliveryPath, toFilter, withFilter } from './delivery-options.ts';
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 

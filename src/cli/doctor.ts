@@ -9,7 +9,7 @@ import { type DoctorReport, diagnose } from '../kubernetes/doctor/diagnose.ts';
 import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
 import { toJson, toText } from '../kubernetes/doctor/report.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
-import { toChoice } from './arguments.ts';
+import { toChoice } from './input.ts';
 
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';

@@ -5,10 +5,17 @@ import { usageError } from '../core/errors.ts';
 import { formatJson, toPrintable } from '../core/text.ts';
 import type { OutgoingEvent } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
-import { type ProviderOptions, runProviderCommand, withFormat, withProvider } from './api-options.ts';
+import {
+  type EventFilterOptions,
+  type ProviderOptions,
+  runProviderCommand,
+  toFilter,
+  withEventFilter,
+  withFormat,
+  withProvider,
+} from './api-options.ts';
 import { formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
-import { type EventFilterOptions, toFilter, withEventFilter } from './delivery-options.ts';
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 

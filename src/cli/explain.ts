@@ -17,8 +17,7 @@ import { compileScheme } from '../verify/schemes/compile.ts';
 import { readBody, readNamedSync, readSecretOption, type SecretArguments, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { findNamedRoute, readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
-import { formatVerification, verifyStepwise } from './verification.ts';
-import { toGivenKey } from './verify.ts';
+import { formatVerification, toGivenKey, verifyStepwise } from './verify.ts';
 
 /** Options of the command. */
 interface ExplainOptions extends SecretArguments {

@@ -3,16 +3,14 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { prepare } from '../app/check.ts';
 import { Gate } from '../app/gate.ts';
 import type { GateLogEvent } from '../app/log-events.ts';
-import type { WorkerStart } from '../app/workers/messages.ts';
-import type { ExplanationLines } from '../app/workers/report.ts';
+import type { ExplanationLines, WorkerStart } from '../app/workers/report.ts';
 import { PostedLines, WorkerLink } from '../app/workers/worker-link.ts';
 import { systemClock } from '../core/clock.ts';
 import { formatProblem } from '../core/problem.ts';
 import { reportEscaped, runDetached } from '../core/safe-events.ts';
 import { createFullCollector } from '../http/server/memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
-import { logForeignLines } from './foreign-lines.ts';
-import { EXIT } from './io.ts';
+import { EXIT, logForeignLines } from './io.ts';
 import { readRevision, readVersion } from './version.ts';
 
 /** Starts the worker; it runs until the main thread ends it. An exception is reported there, and drains all workers. */

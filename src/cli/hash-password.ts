@@ -1,8 +1,8 @@
 /** `sidegate hash-password`: creates an entry for a users file. */
 import { usageError } from '../core/errors.ts';
 import { findPasswordProblem, type MadeHash, makeHash } from '../users/password-hash.ts';
+import { promptForPasswords, readPipedPassword } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { promptForPasswords, readPipedPassword } from './password-input.ts';
 
 const MIN_COST = 10;
 const MAX_COST = 16;

@@ -12,9 +12,8 @@ import { KubeClient } from '../kubernetes/client/client.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
-import { describeArgument } from './arguments.ts';
-import { logForeignLines } from './foreign-lines.ts';
-import { EXIT, type Io } from './io.ts';
+import { describeArgument } from './input.ts';
+import { EXIT, type Io, logForeignLines } from './io.ts';
 import { Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 

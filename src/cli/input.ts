@@ -1,18 +1,47 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
+import type { ReadStream } from 'node:tty';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { duration } from '../config/schema/scalars.ts';
-import { MAX_CONTENT_BYTES, readAnyFile, readRegularFileSync, readStream, UnusableFile } from '../config/sources/bounded-read.ts';
+import {
+  MAX_CONTENT_BYTES,
+  MAX_SECRET_BYTES,
+  readAnyFile,
+  readRegularFileSync,
+  readStream,
+  UnusableFile,
+} from '../config/sources/bounded-read.ts';
 import { readSecret, readSecretFile } from '../config/sources/secrets.ts';
 import { type Milliseconds, systemClock, toInstant } from '../core/clock.ts';
-import { usageError } from '../core/errors.ts';
+import { toErrorText, usageError } from '../core/errors.ts';
+import { offEvent, onEvent } from '../core/safe-events.ts';
 import type { Secret } from '../core/secret.ts';
 import { findPreset, PRESETS } from '../verify/presets/catalogue.ts';
 import { findAlias } from '../verify/schemes/aliases.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
-import { toChoice } from './arguments.ts';
 import type { Io } from './io.ts';
+
+// Checks of arguments that need nothing else, so that the sidecar's bundle stays small.
+
+/** Describes an error of `parseArgs`, for the commands that do without commander. `names`: the options of the command. */
+export function describeArgument(thrown: unknown, names: readonly string[]): string {
+  const { code, message = '' } = thrown as NodeJS.ErrnoException;
+  if (code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL') return 'name the config with --config FILE';
+  const [, option] = code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? (/'(.*?)'/.exec(message) ?? []) : [];
+  if (option === undefined) return toErrorText(thrown);
+  const nearest = findNearest(option.replace(/^-+/, ''), names);
+  return `unknown option '${option}'${nearest === undefined ? '' : `. Did you mean --${nearest}?`}`;
+}
+
+/** One of the values that an option can have. */
+export function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
+  const found = choices.find((choice) => choice === text);
+  if (found !== undefined) return found;
+  const nearest = findNearest(text, choices);
+  const suggestion = nearest === undefined ? '' : `. Did you mean ${nearest}?`;
+  throw usageError(`${option} ${text} is not one of ${choices.join(', ')}${suggestion}`);
+}
 
 /** Options that name a secret. */
 export interface SecretArguments {
@@ -41,7 +70,7 @@ export async function readNamed(file: string, maxBytes: number, option = 'the fi
 }
 
 /** Reads standard input. */
-export async function readPiped({ stdin }: Io, maxBytes: number): Promise<Buffer> {
+async function readPiped({ stdin }: Io, maxBytes: number): Promise<Buffer> {
   return readStream('-', stdin as AsyncIterable<Buffer>, maxBytes).catch(failOf('standard input'));
 }
 
@@ -167,4 +196,56 @@ export async function confirm(text: string, { stdin, stderr }: Io): Promise<bool
 async function readLine(stdin: Io['stdin']): Promise<string> {
   for await (const line of stdin) return String(line);
   return '';
+}
+
+// Reads a password from a terminal without echo, or from a pipe: an argument would be visible in the process list.
+
+const ENTER = new Set(['\r', '\n', '\u0004']);
+const BACKSPACE = new Set(['\u007f', '\b']);
+const CANCEL = '\u0003';
+
+/** Shows each prompt in turn on a terminal; returns what was typed. Echo is disabled first, so that nothing typed early is visible either. */
+export async function promptForPasswords(prompts: readonly string[], io: Io): Promise<string[]> {
+  const terminal = io.stdin as ReadStream;
+  terminal.setRawMode(true);
+  terminal.setEncoding('utf8');
+  try {
+    const typed: string[] = [];
+    for (const text of prompts) typed.push(await prompt(text, io));
+    return typed;
+  } finally {
+    terminal.setRawMode(false);
+    terminal.pause();
+  }
+}
+
+/** Reads the first line of standard input. */
+export async function readPipedPassword(io: Io): Promise<string> {
+  return (await readPiped(io, MAX_SECRET_BYTES)).toString().replace(/\r?\n[\s\S]*$/, '');
+}
+
+/** Reads a line from a terminal without echo. */
+function prompt(text: string, { stdin, stderr }: Io): Promise<string> {
+  stderr(text);
+  return new Promise((resolve, reject) => {
+    let typed = '';
+    const finish = (): void => {
+      offEvent(stdin, 'data', added);
+      stderr('\n');
+    };
+    const onData = (data: Buffer | string): void => {
+      for (const character of String(data)) {
+        if (ENTER.has(character)) {
+          finish();
+          return resolve(typed);
+        }
+        if (character === CANCEL) {
+          finish();
+          return reject(usageError('canceled'));
+        }
+        typed = BACKSPACE.has(character) ? [...typed].slice(0, -1).join('') : typed + character;
+      }
+    };
+    const added = onEvent(stdin, 'data', onData);
+  });
 }

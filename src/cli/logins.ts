@@ -1,7 +1,7 @@
 /** `sidegate logins`: shows clients with failed logins at a running sidegate, and lifts their bans. */
 
 import type { Command } from 'commander';
-import type { FailedLogins } from '../admin/console/login-schemas.ts';
+import type { FailedLogins } from '../admin/console/schemas.ts';
 import { usageError } from '../core/errors.ts';
 import { formatJson, toPrintable } from '../core/text.ts';
 import type { ApiClient } from './api-client.ts';

@@ -4,7 +4,7 @@ import { isMainThread } from 'node:worker_threads';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
 import { toPrintableLines } from '../core/text.ts';
-import { describeArgument } from './arguments.ts';
+import { describeArgument } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 

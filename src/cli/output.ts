@@ -3,7 +3,7 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
-import { toChoice } from './arguments.ts';
+import { toChoice } from './input.ts';
 
 import type { Io } from './io.ts';
 

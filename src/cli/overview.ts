@@ -1,7 +1,7 @@
 /** `sidegate overview`: shows the state of a running sidegate: its config, its store and each route. */
 
 import type { Command } from 'commander';
-import type { Overview, RouteOverview } from '../admin/console/overview-schemas.ts';
+import type { Overview, RouteOverview } from '../admin/console/schemas.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
 import { formatJson, toPrintable } from '../core/text.ts';
 import type { ApiClient } from './api-client.ts';

@@ -5,19 +5,25 @@ import { MAX_CONTENT_BYTES, MAX_PEM_BYTES } from '../config/sources/bounded-read
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import { SEVERITIES } from '../diagnostics/probe/check.ts';
-import type { CountHandled } from '../diagnostics/probe/check-context.ts';
-import { createClient, type Fields } from '../diagnostics/probe/client.ts';
+import { type CountHandled, SEVERITIES } from '../diagnostics/probe/check.ts';
+import { createClient, type Fields, findTarget, type ProbeTarget } from '../diagnostics/probe/client.ts';
 import { inspectScheme } from '../diagnostics/probe/probed-scheme.ts';
 import { hasFailed, type ProbeReport, toJson, toSummary, toText, toXml } from '../diagnostics/probe/report.ts';
 import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks.ts';
 import { createSample } from '../diagnostics/probe/sample.ts';
-import { findTarget, type ProbeTarget } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
 import type { EncodedKey } from '../verify/schemes/sign.ts';
-import { toChoice } from './arguments.ts';
-import { readNamed, readSecretOption, type SecretArguments, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
+import {
+  readNamed,
+  readSecretOption,
+  type SecretArguments,
+  toChoice,
+  toDuration,
+  toEncoding,
+  toScheme,
+  toTolerance,
+} from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */

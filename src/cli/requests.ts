@@ -1,6 +1,6 @@
 /** `sidegate requests`: shows recent requests to a running sidegate, and why each was rejected. */
 import type { Command } from 'commander';
-import type { DeliveryDetail, DeliveryView } from '../admin/console/delivery-schemas.ts';
+import type { DeliveryDetail, DeliveryView } from '../admin/console/schemas.ts';
 import { OUTCOMES } from '../admin/console/stages.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
@@ -9,9 +9,8 @@ import { formatJson, toPrintable } from '../core/text.ts';
 import { type ApiClient, ApiFailure, readPages, type StreamEvent, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatMembers, formatTable } from './api-output.ts';
-import { toChoice } from './arguments.ts';
 import { COLLECT } from './base-program.ts';
-import { toCount, toTime } from './input.ts';
+import { toChoice, toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Requests without a route, and those of the forward proxy; no config can have such a name. */

@@ -1,13 +1,14 @@
 /** `sidegate self-test`: acts as the sender and the app of a running gate; `helm test` runs it in an injected pod. */
 
 import { randomBytes } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { SidegateError, toErrorText, usageError } from '../core/errors.ts';
 import { type ListenAddress, parseListenAddress } from '../core/listen-address.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { paint } from '../core/text.ts';
-import { SelfTestApp } from '../diagnostics/self-test/app.ts';
+import { type BoundAddress, Listener } from '../http/server/listener.ts';
 import type { Scheme, SignRequest } from '../verify/schemes/scheme.ts';
 import { readSecretOption, toDuration, toScheme } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -194,4 +195,67 @@ function toCount(count: number): string {
 
 function toRow(...cells: readonly [string, string, string]): string {
   return cells.map((cell, index) => cell.padEnd(WIDTHS[index] as number)).join(' ');
+}
+
+// The app of `sidegate self-test`: accepts and records all requests.
+
+const MAX_BODY_BYTES = 65_536;
+
+/** A request that the app received. */
+interface ReceivedRequest {
+  readonly id: string | undefined;
+  readonly body: Buffer;
+}
+
+/** The app; `listen` opens its port. */
+class SelfTestApp {
+  readonly #server: Server;
+  readonly #listener: Listener;
+  readonly #received: ReceivedRequest[] = [];
+
+  constructor(address: ListenAddress) {
+    this.#server = createServer();
+    onEvent(this.#server, 'request', (request, response) => this.#take(request, response));
+    this.#listener = new Listener(this.#server, address);
+  }
+
+  /** Rejects with the system's error. */
+  listen(): Promise<BoundAddress> {
+    return this.#listener.open();
+  }
+
+  /** How many requests have this ID or this body. */
+  count(id: string, body: Buffer): number {
+    return this.#received.filter((request) => request.id === id || request.body.equals(body)).length;
+  }
+
+  /** Whether all requests with this ID have this body. */
+  isUnchanged(id: string, body: Buffer): boolean {
+    return this.#received.every((request) => request.id !== id || request.body.equals(body));
+  }
+
+  close(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+  }
+
+  async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    try {
+      for await (const chunk of request) {
+        size += (chunk as Buffer).length;
+        if (size > MAX_BODY_BYTES) {
+          response.writeHead(413, { Connection: 'close' }).end();
+          return;
+        }
+        chunks.push(chunk as Buffer);
+      }
+    } catch {
+      // The sender disconnected, so the body is incomplete.
+      return;
+    }
+    this.#received.push({ id: String(request.headers['webhook-id']), body: Buffer.concat(chunks) });
+    response.end('handled by the self-test\n');
+  }
 }

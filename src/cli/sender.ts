@@ -15,8 +15,7 @@ import type { Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
 import type { EncodedKey } from '../verify/schemes/sign.ts';
 import { addCredentials } from '../verify/schemes/url.ts';
-import { toChoice } from './arguments.ts';
-import { readSecretOption, requireSignature, type SecretArguments, toEncoding, toScheme } from './input.ts';
+import { readSecretOption, requireSignature, type SecretArguments, toChoice, toEncoding, toScheme } from './input.ts';
 
 /** Options that name a scheme and its keys. */
 export interface SenderOptions extends SecretArguments {

@@ -11,7 +11,7 @@ import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts
 import { countResults, type FileReport, FORMATS, type TestReport } from '../diagnostics/simulate/report.ts';
 import { runTests } from '../diagnostics/simulate/run-tests.ts';
 import { prepareSimulation } from '../diagnostics/simulate/simulator.ts';
-import { toChoice } from './arguments.ts';
+import { toChoice } from './input.ts';
 
 import { EXIT, type Io } from './io.ts';
 

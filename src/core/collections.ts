@@ -1,9 +1,4 @@
-/**
- * A list for objects that come and go with each request. Not a Set: V8 replaces the table of a Set again and again as elements come and go, and
- * each old table refers to the next one and to its elements. Once one of them is old, all of them wait for a full garbage collection.
- */
-
-// Counts by name.
+/** Collections that limits and schedules need. */
 
 /** How many of something each client, or anything else with a name, has. */
 export class Counts {
@@ -30,7 +25,11 @@ export interface ListElement {
   listIndex: number | undefined;
 }
 
-/** A list in no particular order; adding and removing take constant time. */
+/**
+ * A list in no particular order; adding and removing take constant time. It is for objects that come and go with each request. Not a Set: V8 replaces
+ * the table of a Set again and again as elements come and go, and each old table refers to the next one and to its elements. Once one of
+ * them is old, all of them wait for a full garbage collection.
+ */
 export class UnorderedList<T extends ListElement> implements Iterable<T> {
   readonly #elements: T[] = [];
 
@@ -54,5 +53,67 @@ export class UnorderedList<T extends ListElement> implements Iterable<T> {
   /** Remove no elements while iterating. */
   [Symbol.iterator](): Iterator<T> {
     return this.#elements.values();
+  }
+}
+
+interface Timed<T> {
+  readonly at: number;
+  readonly value: T;
+}
+
+/** A binary heap: values by time, the earliest first. */
+export class TimeHeap<T> {
+  #items: Timed<T>[] = [];
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  get first(): Timed<T> | undefined {
+    return this.#items[0];
+  }
+
+  clear(): void {
+    this.#items = [];
+  }
+
+  push(at: number, value: T): void {
+    const items = this.#items;
+    const item = { at, value };
+    let i = items.push(item) - 1;
+    while (i > 0) {
+      const parent = (i - 1) >> 1;
+      const above = items[parent];
+      if (above === undefined || above.at <= at) break;
+      items[i] = above;
+      i = parent;
+    }
+    items[i] = item;
+  }
+
+  pop(): void {
+    const items = this.#items;
+    const last = items.pop();
+    if (last === undefined || items.length === 0) return;
+    let i = 0;
+    for (;;) {
+      const child = this.#earlierChild(i);
+      const below = items[child];
+      if (below === undefined || below.at >= last.at) break;
+      items[i] = below;
+      i = child;
+    }
+    items[i] = last;
+  }
+
+  keep(isKept: (value: T, at: number) => boolean): void {
+    const kept = this.#items.filter(({ at, value }) => isKept(value, at));
+    this.#items = [];
+    for (const { at, value } of kept) this.push(at, value);
+  }
+
+  #earlierChild(i: number): number {
+    const [left, right] = [this.#items[2 * i + 1], this.#items[2 * i + 2]];
+    return 2 * i + (right !== undefined && left !== undefined && right.at < left.at ? 2 : 1);
   }
 }

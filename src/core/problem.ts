@@ -86,7 +86,7 @@ export function toLogFields({ hint, ...problem }: LocatedProblem): {
   return { problem: formatProblem(problem), hint };
 }
 
-/** The same for a terminal: with the severity formatted by `paint`, and an `excerpt` of the file (config/load/excerpt.ts). */
+/** The same for a terminal: with the severity formatted by `paint`, and an `excerpt` of the file (cli/problems.ts). */
 export function formatShownProblem(
   problem: LocatedProblem,
   excerpt: readonly string[],

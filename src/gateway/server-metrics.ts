@@ -1,8 +1,7 @@
 /** The metrics of the ports: connections, limits, buffered bodies, revocation lists. */
 import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../core/clock.ts';
-import { findNextUpdate } from '../http/server/crl.ts';
-import { TlsContexts, type TlsSettings } from '../http/server/tls.ts';
+import { findNextUpdate, TlsContexts, type TlsSettings } from '../http/server/tls.ts';
 import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
 
 /** The limits that a request or connection can reach. */

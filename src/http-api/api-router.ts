@@ -1,7 +1,9 @@
 /** Finds the operation of a request, and validates its path, query and body. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import * as z from 'zod';
 import { findNearest } from '../config/schema/did-you-mean.ts';
+import type { Milliseconds } from '../core/clock.ts';
+import { endCounted, type PauseOwner, pauseUntilDrained } from '../core/read-pause.ts';
 import { Refusal } from '../core/refusal.ts';
 import type { RequestBody } from '../core/request.ts';
 import { parseStrictJson } from '../core/strict-json.ts';
@@ -27,7 +29,7 @@ interface CompiledOperation {
 type Validated<T> = { readonly kind: 'valid'; readonly value: T } | { readonly kind: 'invalid'; readonly response: ApiResponse };
 
 /** A web page of another origin cannot send this type without a CORS preflight, which gets no approval here. */
-const JSON_TYPE = /^application\/json *(?:;|$)/i;
+const IS_JSON = /^application\/json *(?:;|$)/i;
 /** The bounds of a body. An event of 256 KiB can have 131,072 values, which take 30 MB of heap; no real one has. */
 export const JSON_BOUNDS = { maxDepth: 64, maxValues: 65_536 };
 /** Names of members in error messages: at most so many, of so many characters. */
@@ -115,7 +117,7 @@ function checkMediaType({ body }: Operation, { headers }: IncomingMessage, isEmp
   if (isEmpty && (body === undefined || body.isOptional === true)) return undefined;
   if (body === undefined) return toProblem('malformed_request', 'this operation has no body');
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
-  if (JSON_TYPE.test(contentType) && coding === 'identity') return undefined;
+  if (IS_JSON.test(contentType) && coding === 'identity') return undefined;
   const detail = 'send the body as Content-Type: application/json, without a Content-Encoding';
   return toProblem('unsupported_media_type', detail, { headers: { Accept: 'application/json' } });
 }
@@ -181,4 +183,59 @@ function decode(text: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+// Writes the responses of the API.
+
+const JSON_TYPE = 'application/json';
+const SEND_TIMEOUT_MS: Milliseconds = 30_000;
+
+/** `client`: who asked. Resolves when the response is handed over to the system; rejects if its lines cannot be produced. */
+export async function writeResponse(reply: ApiResponse, response: ServerResponse, client: PauseOwner): Promise<void> {
+  try {
+    await write(reply, response, client);
+  } finally {
+    reply.onWritten?.();
+  }
+}
+
+async function write(reply: ApiResponse, response: ServerResponse, client: PauseOwner): Promise<void> {
+  const { status, body, lines, stream, contentType = JSON_TYPE, headers } = reply;
+  const fields: OutgoingHttpHeaders = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff', ...headers };
+  if (lines !== undefined) {
+    response.writeHead(status, { 'Content-Type': contentType, ...fields });
+    await writeLines(lines, response, client);
+    return;
+  }
+  if (stream !== undefined) {
+    response.writeHead(status, { 'Content-Type': contentType, ...fields });
+    if (response.req.method === 'HEAD') response.end();
+    else stream(response, client);
+    return;
+  }
+  if (body === undefined) {
+    // RFC 9110 §8.6: no length with 204.
+    response.writeHead(status, fields);
+    response.end();
+    return;
+  }
+  const text = Buffer.isBuffer(body) ? body : JSON.stringify(body);
+  response.writeHead(status, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(text), ...fields });
+  if (response.req.method === 'HEAD') response.end();
+  else endCounted(response, text, client, SEND_TIMEOUT_MS);
+}
+
+/** Stops as soon as the client has disconnected. */
+async function writeLines(lines: AsyncIterable<unknown>, response: ServerResponse, client: PauseOwner): Promise<void> {
+  for await (const line of lines) {
+    if (response.destroyed) return;
+    if (!response.write(`${JSON.stringify(line)}\n`)) await toDrained(response, client);
+  }
+  response.end();
+}
+
+/** Resolves when more can be written, or the client has disconnected. A client that does not read is disconnected. */
+async function toDrained(response: ServerResponse, client: PauseOwner): Promise<void> {
+  const pause = pauseUntilDrained(response, client, SEND_TIMEOUT_MS);
+  await new Promise<void>((resolve) => (pause === undefined ? resolve() : pause.onOver(resolve)));
 }

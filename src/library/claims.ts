@@ -7,7 +7,7 @@ import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
 import type { ClaimSettlement } from '../gateway/pipeline/settlements.ts';
-import { type SeenIds, StoreUnavailable } from '../state/claims/seen-ids.ts';
+import { type SeenIds, StoreUnavailable } from '../state/seen-ids.ts';
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';

@@ -162,7 +162,7 @@ export interface RejectedDelivery {
 /** The result of a verification. */
 export type VerifyResult = VerifiedDelivery | RejectedDelivery;
 
-/** What a handler returns. A status other than 2xx means that the event was not handled. */
+/** A handler's result. A status other than 2xx means that the event was not handled. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a function without a result has the type void.
 export type Handled = Response | undefined | void;
 

@@ -1,8 +1,9 @@
 /** Checks passwords off the event loop, on a bounded number of threads with a bounded queue. */
+
 import { Worker } from 'node:worker_threads';
+import type { Bytes } from '../core/bytes.ts';
 import { toSite } from '../core/ip-address.ts';
 import { onEvent, runDetached } from '../core/safe-events.ts';
-import { HashQueue } from './hash-queue.ts';
 import type { PasswordHash } from './password-hash.ts';
 
 /** The parts of a stored hash that a thread needs. */
@@ -161,4 +162,96 @@ export class HashPool {
 
 function endThread(worker: Worker | undefined): void {
   if (worker !== undefined) runDetached(worker.terminate());
+}
+
+// A queue in which groups take turns, such as realms and their client networks: one with many entries delays only its own.
+
+/** Groups may contain groups. All paths must have the same length. */
+class HashQueue<Entry> {
+  /** The next one first. */
+  readonly #groups = new Map<string, HashQueue<Entry>>();
+  /** Of the innermost group, oldest first. */
+  readonly #entries: Entry[] = [];
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  add([name, ...rest]: readonly string[], entry: Entry): void {
+    this.#size++;
+    if (name === undefined) {
+      this.#entries.push(entry);
+      return;
+    }
+    const group = this.#groups.get(name) ?? new HashQueue<Entry>();
+    this.#groups.set(name, group);
+    group.add(rest, entry);
+  }
+
+  /** Takes the oldest entry of the group whose turn it is. */
+  take(): Entry | undefined {
+    if (this.#size === 0) return undefined;
+    this.#size--;
+    const [next] = this.#groups;
+    if (next === undefined) return this.#entries.shift();
+    const [name, group] = next;
+    const entry = group.take();
+    this.#groups.delete(name);
+    if (group.#size > 0) this.#groups.set(name, group);
+    return entry;
+  }
+
+  /**
+   * Makes room for an entry at this path: takes the newest entry of the group that has most. Undefined if that is the entry's own group,
+   * or would be with the entry.
+   */
+  displace([name, ...rest]: readonly string[]): Entry | undefined {
+    const [, largest] = this.#findLargest() ?? [];
+    if (name === undefined || largest === undefined) return undefined;
+    const own = this.#groups.get(name);
+    const entry = largest.size > (own?.size ?? 0) + 1 ? largest.#takeNewest() : own?.displace(rest);
+    if (entry !== undefined) this.#size--;
+    return entry;
+  }
+
+  #takeNewest(): Entry | undefined {
+    this.#size--;
+    const found = this.#findLargest();
+    if (found === undefined) return this.#entries.pop();
+    const [name, group] = found;
+    const entry = group.#takeNewest();
+    if (group.#size === 0) this.#groups.delete(name);
+    return entry;
+  }
+
+  /** Of several, the one whose turn is last. */
+  #findLargest(): readonly [string, HashQueue<Entry>] | undefined {
+    let largest: readonly [string, HashQueue<Entry>] | undefined;
+    for (const each of this.#groups) if (each[1].size >= (largest?.[1].size ?? 0)) largest = each;
+    return largest;
+  }
+}
+
+// Bounds the memory of password hashing: each thread needs a fixed amount, plus the memory of the hash.
+
+/** The stack, heap and code of one thread: the measured growth of the process per thread, minus the memory of its hash (docs/adr/0006). */
+const THREAD_BYTES: Bytes = 16 * 1024 * 1024;
+/** The rest is for request bodies, connections and the heap. */
+const CONTAINER_SHARE = 0.4;
+
+/** The share of the container's memory that password hashing may use; undefined if the container has no limit. */
+export function toHashBudget(containerBytes: Bytes | undefined): Bytes | undefined {
+  return containerBytes === undefined ? undefined : Math.floor(containerBytes * CONTAINER_SHARE);
+}
+
+/** The largest hash that one thread can check within the budget. */
+export function toLargestHash(budget: Bytes | undefined): Bytes {
+  return budget === undefined ? Number.POSITIVE_INFINITY : Math.max(0, budget - THREAD_BYTES);
+}
+
+/** How many threads may check hashes of up to `largestHash` at once; at least one. */
+export function toThreadCount(wanted: number, budget: Bytes | undefined, largestHash: Bytes): number {
+  if (budget === undefined) return wanted;
+  return Math.max(1, Math.min(wanted, Math.floor(budget / (THREAD_BYTES + largestHash))));
 }

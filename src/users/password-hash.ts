@@ -1,9 +1,10 @@
 /** Parses stored password hashes, rates their strength, and creates new ones. */
+
 import { argon2Sync, randomBytes } from 'node:crypto';
-import { versions } from 'node:process';
+import { arch, platform, versions } from 'node:process';
 import type { Bytes } from '../core/bytes.ts';
+import { SidegateError, toErrorText } from '../core/errors.ts';
 import type { Fault } from '../core/problem.ts';
-import { loadBcrypt } from './native-bcrypt.ts';
 
 /** The supported hash formats. */
 type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'ssha' | 'plain';
@@ -208,4 +209,33 @@ function makeArgon2id(message: Buffer): string {
   const tag = argon2Sync('argon2id', { message, nonce, ...MADE_ARGON2ID });
   const toText = (bytes: Buffer): string => bytes.toString('base64').replaceAll('=', '');
   return `$argon2id$v=19$m=${memory},t=${passes},p=${parallelism}$${toText(nonce)}$${toText(tag)}`;
+}
+
+// The native bcrypt, the only package that is not in the bundles.
+
+/** The functions of the package. */
+type Bcrypt = typeof import('@node-rs/bcrypt');
+
+const HINT =
+  `install @node-rs/bcrypt with its optional dependencies, which include the build for ${platform}-${arch}, ` +
+  'or use the container image';
+
+/** Loads the package. Throws a SidegateError that says how to install it. */
+async function loadBcrypt(): Promise<Bcrypt> {
+  try {
+    return await import('@node-rs/bcrypt');
+  } catch (thrown) {
+    const [reason = ''] = toErrorText(thrown).split('\n');
+    throw new SidegateError('user', 'bcrypt_missing', `cannot load the native bcrypt: ${reason} (${HINT})`, { cause: thrown });
+  }
+}
+
+/** Why passwords cannot be checked in this installation, or undefined. */
+export async function findBcryptProblem(): Promise<Fault | undefined> {
+  try {
+    await loadBcrypt();
+    return undefined;
+  } catch {
+    return { problem: 'passwords cannot be checked: the native bcrypt is missing or does not load', hint: HINT };
+  }
 }

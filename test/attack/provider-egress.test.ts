@@ -1,8 +1,8 @@
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { OwnPorts } from '../../src/http/dial/address-rules.ts';
 import { compileEgressRules, findUrlProblem } from '../../src/http/dial/endpoint-url.ts';
-import { OwnPorts } from '../../src/http/dial/own-ports.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { call, listDeliveries, postEvent } from '../support/provider/client.ts';

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { Agent, request } from 'node:https';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createCa, toSecretData } from '../../src/kubernetes/certificates/ca.ts';
-import { readCertificates } from '../../src/kubernetes/certificates/chain.ts';
+import { readCertificates } from '../../src/kubernetes/certificates/certificate.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import {
   type InjectorInstallation,

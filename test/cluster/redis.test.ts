@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
-import type { RedisTopology } from '../../src/state/redis/options.ts';
+import type { RedisTopology } from '../../src/state/redis/client.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
+import type { SeenIds } from '../../src/state/seen-ids.ts';
 import { until } from '../support/gate.ts';
 import type { RedisServer } from '../support/redis.ts';
 import { startCluster, startSentinelGroup } from '../support/redis-topologies.ts';

@@ -1,9 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MAX_DURATION, systemClock } from '../../src/core/clock.ts';
-import type { RedisTopology } from '../../src/state/redis/options.ts';
+import type { RedisTopology } from '../../src/state/redis/client.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
-import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/users/attempts.ts';
-import { createMemoryAttempts } from '../../src/users/memory-attempts.ts';
+import {
+  type AttemptKeys,
+  type Attempts,
+  type AttemptsRule,
+  createMemoryAttempts,
+  withBanCache,
+  withFallback,
+} from '../../src/users/attempts.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { until } from '../support/gate.ts';

@@ -2,7 +2,7 @@
 
 import { beforeEach, describe, expect, test } from 'vitest';
 import { MAX_DURATION } from '../../src/core/clock.ts';
-import type { EnterRequest, NewestVersions } from '../../src/state/ordering/newest-versions.ts';
+import type { EnterRequest, NewestVersions } from '../../src/state/newest-versions.ts';
 import { fc } from '../support/property.ts';
 
 /** A store under test, and how its time passes. */

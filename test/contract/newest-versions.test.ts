@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { createMemoryNewestVersions } from '../../src/state/ordering/memory-newest-versions.ts';
+import { createMemoryNewestVersions } from '../../src/state/memory.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';

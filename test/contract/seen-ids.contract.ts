@@ -2,7 +2,7 @@
 
 import { beforeEach, describe, expect, test } from 'vitest';
 import { MAX_DURATION } from '../../src/core/clock.ts';
-import type { ClaimRequest, SeenIds } from '../../src/state/claims/seen-ids.ts';
+import type { ClaimRequest, SeenIds } from '../../src/state/seen-ids.ts';
 import { fc } from '../support/property.ts';
 
 /** A store under test, and how its time passes. */

@@ -6,7 +6,7 @@ import { Webhook } from 'standardwebhooks';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { verifyPassword } from '../../src/users/password-verify.ts';
-import { parseHtpasswd } from '../../src/users/users.ts';
+import { parseHtpasswd } from '../../src/users/user-set.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
 import { useApp, useFolder, useGate } from '../support/fixtures.ts';
 import { startGate, toRoute } from '../support/gate.ts';

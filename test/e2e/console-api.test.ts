@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { toWords } from '../../src/diagnostics/captured/shell-words.ts';
+import { toWords } from '../../src/diagnostics/captured/curl.ts';
 import { holdResponses } from '../support/app.ts';
 import { runCommand } from '../support/cli.ts';
 import { type Answer, send } from '../support/client.ts';

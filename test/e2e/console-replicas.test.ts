@@ -3,7 +3,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Overview } from '../../src/admin/console/overview-schemas.ts';
+import type { Overview } from '../../src/admin/console/schemas.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { send } from '../support/client.ts';

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { toFormat } from '../../src/admin/exposition.ts';
+import { toFormat } from '../../src/admin/api/health.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
 import { exercise, startMonitoredGate, TRACE_ID, toSeries } from '../support/monitored-gate.ts';
 

@@ -1,8 +1,7 @@
 /** Outages of PostgreSQL, what delays the outbox, and what it may do. */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { testOutbox } from '../../src/provider/outbox/outbox-session.ts';
-import { OUTBOX_MIGRATIONS, takeRows } from '../../src/provider/outbox/outbox-table.ts';
+import { OUTBOX_MIGRATIONS, takeRows, testOutbox } from '../../src/provider/outbox/outbox-table.ts';
 import { useAuthority, usePostgres } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
 import {

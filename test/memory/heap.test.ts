@@ -1,9 +1,9 @@
 /** What the code itself keeps. Measured here, as this process runs no other file: collecting its garbage is fast, and all of its objects are known. */
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { ResponseHeaderPolicy } from '../../src/gateway/upstream/response-headers.ts';
+import { ResponseHeaderPolicy } from '../../src/gateway/upstream/headers.ts';
 import { EndpointIndex } from '../../src/provider/endpoints/endpoint-index.ts';
-import { ExpiringMap } from '../../src/state/expiring-map.ts';
+import { ExpiringMap } from '../../src/state/memory.ts';
 import { StoredBodies } from '../../src/telemetry/journal/stored-bodies.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { OPERATE } from '../../src/state/redis/scripts.ts';
+import { OPERATE } from '../../src/state/redis/operations.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 import { createRandom, type Random } from '../support/seeded.ts';

@@ -1,4 +1,4 @@
-/** The operations of the shared store's script (src/state/redis/scripts.ts) in TypeScript, on keys that expire; compared with Redis by a test. */
+/** The operations of the shared store's script (src/state/redis/operations.ts) in TypeScript, on keys that expire; compared with Redis by a test. */
 
 export type ModelReply = number | readonly [string, number];
 

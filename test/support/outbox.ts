@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
-import { readPostgresUrl } from '../../src/config/sources/postgres-url.ts';
+import { readPostgresUrl } from '../../src/config/sources/provider-files.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { Outbox, type OutboxParts } from '../../src/provider/outbox/outbox.ts';

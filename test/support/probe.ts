@@ -2,14 +2,12 @@
 
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Outcome } from '../../src/diagnostics/probe/check.ts';
-import type { CountHandled } from '../../src/diagnostics/probe/check-context.ts';
-import { createClient, type Fields, type SendRequest } from '../../src/diagnostics/probe/client.ts';
+import type { CountHandled, Outcome } from '../../src/diagnostics/probe/check.ts';
+import { createClient, type Fields, findTarget, type SendRequest } from '../../src/diagnostics/probe/client.ts';
 import { inspectScheme } from '../../src/diagnostics/probe/probed-scheme.ts';
 import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
 import { runChecks } from '../../src/diagnostics/probe/run-checks.ts';
 import { createSample } from '../../src/diagnostics/probe/sample.ts';
-import { findTarget } from '../../src/diagnostics/probe/target.ts';
 import { findPreset } from '../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../src/verify/schemes/description.ts';

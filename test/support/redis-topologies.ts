@@ -1,6 +1,6 @@
 /** Redis under Sentinels, and as a Cluster, on loopback. */
 import { execFileSync } from 'node:child_process';
-import type { RedisTopology } from '../../src/state/redis/options.ts';
+import type { RedisTopology } from '../../src/state/redis/client.ts';
 import { until } from './gate.ts';
 import { type RedisServer, startRedis } from './redis.ts';
 

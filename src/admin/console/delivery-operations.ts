@@ -6,6 +6,9 @@ import type { PauseOwner } from '../../core/read-pause.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
+import type { DeliveryStream } from './delivery-stream.ts';
+import { redactDetail, redactView, toDetailView, type ViewContext } from './delivery-view.ts';
+import { isCursor, isStreamed, selectPage, toOwnRow, toSharedRow } from './recent-deliveries.ts';
 import {
   type BodyDenial,
   type DeliveryDetail,
@@ -14,10 +17,7 @@ import {
   deliveryPage,
   deliveryQuery,
   streamQuery,
-} from './delivery-schemas.ts';
-import type { DeliveryStream } from './delivery-stream.ts';
-import { redactDetail, redactView, toDetailView, type ViewContext } from './delivery-view.ts';
-import { isCursor, isStreamed, selectPage, toOwnRow, toSharedRow } from './recent-deliveries.ts';
+} from './schemas.ts';
 import type { SharedEntry } from './shared-entries.ts';
 
 /** The dependencies of the operations. */

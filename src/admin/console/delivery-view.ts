@@ -5,8 +5,7 @@ import { containsSecret } from '../../core/secret.ts';
 import { EVENT_TYPE_HEADERS } from '../../gateway/pipeline/record.ts';
 import { toInboxEndpoint } from '../../provider/events/event.ts';
 import type { BodyAbsence, JournalBody, JournalEntry } from '../../telemetry/journal/journal.ts';
-import type { BodyDenial, BodyView, DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
-import type { Redact } from './redaction.ts';
+import type { BodyDenial, BodyView, DeliveryDetail, DeliveryView } from './schemas.ts';
 import { findStopped, toOutcome, toSkew, toStages } from './stages.ts';
 
 /** The parts of a view that its entry does not contain. */
@@ -251,4 +250,32 @@ function toSend({ method, path, route, event, outcome }: DeliveryView, { address
 /** Explains a captured delivery with the keys of the config. */
 function toExplain(requestId: string, route: string, origin: string): string {
   return `curl ${quote(`${origin}/captures/${requestId}`)} | sidegate explain --config gate.yaml --route ${quote(route)} -`;
+}
+
+// Hides configured secrets in texts that clients wrote: a sender may put its secret into a path or a header by mistake.
+
+const REDACTED = '[redacted]';
+
+/** Returns the text, or `[redacted]`; null stays null. */
+type Redact = (text: string | null | undefined) => string | null;
+
+/** `secrets`: of the current config. */
+export function createRedact(secrets: readonly Buffer[]): Redact {
+  const texts = [...new Set(secrets.flatMap((secret) => [secret.toString('latin1'), secret.toString('utf8')]))];
+  const shortest = Math.min(...texts.map(({ length }) => length));
+  const hasSecret = (text: string): boolean => texts.some((secret) => text.includes(secret));
+  return (text) => {
+    if (text === undefined || text === null) return null;
+    // Most texts are shorter than any secret, and this runs for each streamed request.
+    if (text.length < shortest) return text;
+    return hasSecret(text) || (text.includes('%') && hasSecret(toDecoded(text))) ? REDACTED : text;
+  };
+}
+
+function toDecoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

@@ -5,10 +5,10 @@ import type { Reason } from '../../core/refusal.ts';
 import { toAttemptKey } from '../../gateway/pipeline/gates/basic-auth.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
-import { StoreUnavailable } from '../../state/claims/seen-ids.ts';
+import { StoreUnavailable } from '../../state/seen-ids.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
 import type { Attempts } from '../../users/attempts.ts';
-import { type FailedLogins, failedLoginList, type Release, release, released } from './login-schemas.ts';
+import { type FailedLogins, failedLoginList, type Release, release, released } from './schemas.ts';
 
 /** The dependencies of the operations. */
 export interface LoginParts {

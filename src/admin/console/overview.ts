@@ -6,8 +6,8 @@ import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { RATE_INTERVAL_MS, type RateHistory, type RouteRates } from '../rate-history.ts';
-import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
 import { type ReplicaFigures, readRecent, sumFigures } from './replica-figures.ts';
+import { type Overview, overview, type RouteOverview } from './schemas.ts';
 import { isClaimedOnly, OUTCOMES, type RequestOutcome, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */

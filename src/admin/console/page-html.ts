@@ -1,8 +1,35 @@
 /** The HTML of the console: complete without JavaScript; with it, admin/page replaces the list by one that updates itself. */
 import type { OutgoingEvent } from '../../provider/api/schemas.ts';
-import type { DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
-import { type Html, html } from './html.ts';
+import type { DeliveryDetail, DeliveryView } from './schemas.ts';
 import { OUTCOMES, type Stage } from './stages.ts';
+
+// HTML as a value: a text becomes part of a page only escaped.
+
+/** Escaped HTML. Only `html` creates it. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+type HtmlValue = Html | string | number | null | undefined | readonly Html[];
+
+const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+const SPECIAL = /[&<>"']/g;
+
+/** Escapes every interpolated text. Attributes must be written in double quotes. */
+function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
+  return new Html(strings.reduce((text, part, index) => `${text}${toText(values[index - 1])}${part}`));
+}
+
+function toText(value: HtmlValue): string {
+  if (value === null || value === undefined) return '';
+  if (value instanceof Html) return value.text;
+  if (typeof value === 'object') return value.map(({ text }) => text).join('');
+  return String(value).replace(SPECIAL, (character) => ESCAPED[character] ?? '');
+}
 
 /** The state of the gate and its user that the page starts with. */
 export interface PageSession {

@@ -5,10 +5,9 @@ import * as z from 'zod';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { readBasic } from '../../users/basic.ts';
 import { type DeliveryParts, readDetail, readPage } from './delivery-operations.ts';
-import { deliveryQuery, requestId } from './delivery-schemas.ts';
-import type { Html } from './html.ts';
 import {
   type EventList,
+  type Html,
   type PageSession,
   renderDetail,
   renderError,
@@ -19,6 +18,7 @@ import {
   renderPage,
 } from './page-html.ts';
 import { isCursor } from './recent-deliveries.ts';
+import { deliveryQuery, requestId } from './schemas.ts';
 
 /** Only files of this origin; nothing inline, no other origin and no frame. */
 const POLICY = [

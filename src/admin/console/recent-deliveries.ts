@@ -2,8 +2,8 @@
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
 import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
-import type { DeliveryDetail, DeliveryQuery, DeliveryView, StreamQuery } from './delivery-schemas.ts';
 import { toView, type ViewContext } from './delivery-view.ts';
+import type { DeliveryDetail, DeliveryQuery, DeliveryView, StreamQuery } from './schemas.ts';
 import type { SharedEntry } from './shared-entries.ts';
 
 /** A request that filters can select. Its view is not redacted yet. */

@@ -5,7 +5,7 @@ import { parseJson } from '../../core/json-path.ts';
 import type { SharedStreams } from '../../state/shared-streams.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { MAX_RATED_ROUTES, RATE_INTERVAL_MS, type RouteRates } from '../rate-history.ts';
-import { type RouteFigures, routeFigures } from './overview-schemas.ts';
+import { type RouteFigures, routeFigures } from './schemas.ts';
 import { type RequestOutcome, toOutcome } from './stages.ts';
 
 /** The figures of other replicas. */

@@ -1,11 +1,8 @@
 /** Actions of a user: each is confirmed in a dialog, which also shows its progress and its result. */
 import { type ComponentChildren, createContext, type JSX } from 'preact';
 import { useContext, useEffect, useRef, useState } from 'preact/hooks';
-import { toMessage } from './api.ts';
-import { Copy } from './copy.tsx';
-import { Dialog } from './dialog.tsx';
-import { ErrorNotice } from './notices.tsx';
-import type { Session } from './session.ts';
+import { type Session, toMessage } from './api.ts';
+import { Copy, Dialog, ErrorNotice } from './elements.tsx';
 
 /** How much of an action is done. */
 export interface Progress {

@@ -1,5 +1,36 @@
 /** Requests to the API of the gate that served the page. */
 
+import { useCallback, useEffect, useState } from 'preact/hooks';
+import type { PageSession } from '../console/page-html.ts';
+
+// The state that the page starts with, and how a user ends it.
+
+/** The gate, and what its user may do. */
+export type Session = PageSession;
+
+/** Reads the attributes that the gate wrote. */
+export function readSession({ dataset }: HTMLElement): Session {
+  const user = dataset['user'] ?? '';
+  return {
+    version: dataset['version'] ?? '',
+    replica: dataset['replica'] ?? '',
+    canLogIn: dataset['canLogIn'] === 'true',
+    hasOutgoing: dataset['hasOutgoing'] === 'true',
+    user: user === '' ? undefined : user,
+  };
+}
+
+/**
+ * Makes the browser forget the password, and opens the page again. HTTP Basic has no logout, but a browser drops credentials that a server rejects.
+ * Only an XMLHttpRequest can name other credentials; with them, the browser does not ask for a password.
+ */
+export function logOut(): void {
+  const request = new XMLHttpRequest();
+  request.open('GET', '/logout', true, 'logged-out', 'logged-out');
+  request.onloadend = () => location.assign('/');
+  request.send();
+}
+
 /** A request that failed; the message says what to do next. */
 export class ApiError extends Error {
   /** 0: no response. */
@@ -32,4 +63,41 @@ export async function read<T>(path: string, signal?: AbortSignal): Promise<T> {
 /** The text of any error. */
 export function toMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+// Reads from the API again and again, while the page is visible.
+
+/** The newest response; an error does not hide it. */
+interface Polled<T> {
+  readonly data: T | undefined;
+  readonly error: string | undefined;
+  /** Reads now. */
+  readonly reload: () => void;
+}
+
+/** `path`: undefined reads nothing. */
+export function usePolled<T>(path: string | undefined, intervalMs: number): Polled<T> {
+  const [data, setData] = useState<T>();
+  const [error, setError] = useState<string>();
+  const [turn, setTurn] = useState(0);
+  useEffect(() => setData(undefined), [path]);
+  useEffect(() => {
+    if (path === undefined) return;
+    const abort = new AbortController();
+    const load = async (): Promise<void> => {
+      try {
+        setData(await read<T>(path, abort.signal));
+        setError(undefined);
+      } catch (failure) {
+        if (!abort.signal.aborted) setError(toMessage(failure));
+      }
+    };
+    void load();
+    const timer = setInterval(() => document.hidden || void load(), intervalMs);
+    return () => {
+      abort.abort();
+      clearInterval(timer);
+    };
+  }, [path, intervalMs, turn]);
+  return { data, error, reload: useCallback(() => setTurn((last) => last + 1), []) };
 }

@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ActionProvider } from './action.tsx';
+import { logOut, type Session } from './api.ts';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
 import { isLocal, setLocal } from './format.ts';
 import { type PageLocation, recallPlace, rememberPlace, usePlace } from './location.ts';
@@ -9,7 +10,6 @@ import { LoginsView } from './logins-view.tsx';
 import { EventsView } from './outgoing/events.tsx';
 import { OutgoingView } from './outgoing/outgoing-view.tsx';
 import { OverviewView } from './overview/overview-view.tsx';
-import { logOut, type Session } from './session.ts';
 
 const VIEWS = {
   deliveries: 'Deliveries',

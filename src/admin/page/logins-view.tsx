@@ -1,12 +1,10 @@
 /** Failed logins, and bans. */
 import type { JSX } from 'preact';
-import type { FailedLogins } from '../console/login-schemas.ts';
+import type { FailedLogins } from '../console/schemas.ts';
 import { type Action, ActionButton, ReadOnlyNotice } from './action.tsx';
-import { request } from './api.ts';
-import { ColumnHeads } from './column-heads.tsx';
+import { request, usePolled } from './api.ts';
+import { ColumnHeads, ErrorNotice } from './elements.tsx';
 import { formatTime } from './format.ts';
-import { ErrorNotice } from './notices.tsx';
-import { usePolled } from './use-polled.ts';
 
 const INTERVAL_MS = 5_000;
 

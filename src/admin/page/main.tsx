@@ -1,7 +1,7 @@
 /** Starts the console in the browser: replaces the list that came with the page. */
 import { render } from 'preact';
+import { readSession } from './api.ts';
 import { App } from './app.tsx';
-import { readSession } from './session.ts';
 
 const root = document.getElementById('app');
 if (root !== null) {

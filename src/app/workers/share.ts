@@ -1,11 +1,11 @@
 /** The part of a config that one worker has: its share of the limits, and the ports that it joins. */
 import { availableParallelism } from 'node:os';
 import type { LoadedConfig } from '../../config/load/load.ts';
-import { DIVIDED_LIMITS } from '../../config/rules/validate-workers.ts';
+import { DIVIDED_LIMITS } from '../../config/rules/validate.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { readContainerMemory, toMemoryBudget } from '../../http/server/memory.ts';
-import { toHashBudget } from '../../users/hash-budget.ts';
+import { toHashBudget } from '../../users/hash-pool.ts';
 
 /** The ports that a worker joins; they are known once the first worker listens. */
 export interface JoinedPorts {

@@ -4,8 +4,15 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { LogDestination } from '../../telemetry/log/logger.ts';
 import type { Gate } from '../gate.ts';
-import type { FromWorker, TaskResult, ToWorker, WorkerTask } from './messages.ts';
-import { type ExplanationLines, takeReport, type WorkerReport } from './report.ts';
+import {
+  type ExplanationLines,
+  type FromWorker,
+  type TaskResult,
+  type ToWorker,
+  takeReport,
+  type WorkerReport,
+  type WorkerTask,
+} from './report.ts';
 
 /**
  * A report also shows that the worker is not stuck. Each decision in it costs 6 µs of CPU, and a report has no more of them than the journal

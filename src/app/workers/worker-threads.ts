@@ -7,11 +7,9 @@ import { toErrorSummary } from '../../core/errors.ts';
 import { error, type LocatedProblem, locate } from '../../core/problem.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
-import { STUCK_AFTER_MS } from '../../telemetry/metrics/event-loop-monitor.ts';
+import { STUCK_AFTER_MS } from '../../telemetry/metrics/process-metrics.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
-import type { FromWorker, TaskResult, ToWorker, WorkerStart, WorkerTask } from './messages.ts';
-import type { OtherWorkers } from './other-workers.ts';
-import type { WorkerReport } from './report.ts';
+import type { FromWorker, OtherWorkers, TaskResult, ToWorker, WorkerReport, WorkerStart, WorkerTask } from './report.ts';
 import type { JoinedPorts } from './share.ts';
 
 /** A scrape must not wait longer for a worker that is busy. */

@@ -308,7 +308,7 @@ class FormIndex {
     }
   }
 
-  /** The routes as whose path an app may interpret that of `space` (gateway/pipeline/path-conflicts.ts). */
+  /** The routes as whose path an app may interpret that of `space` (gateway/pipeline/router.ts). */
   findSimilar(space: MatchSpace): ReadonlySet<MatchSpace> {
     const found = [...this.#byTrust.values()].flatMap(({ kept, spaces }) =>
       [...(toPathForms(space.path, kept) ?? [])].flatMap((form) =>

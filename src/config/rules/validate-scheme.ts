@@ -1,6 +1,7 @@
 /** The rules of signature schemes: whether the signature protects everything that the gate relies on. */
+
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
-import { findPreset } from '../../verify/presets/catalogue.ts';
+import { findPreset, PRESETS } from '../../verify/presets/catalogue.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
 import { coversBody, signsUrl } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription, TimestampUnit } from '../../verify/schemes/description.ts';
@@ -8,7 +9,6 @@ import type { JwtDescription } from '../../verify/schemes/key-description.ts';
 import { findAmbiguity, toPieceTitle } from '../../verify/schemes/layout.ts';
 import { JWS_NAMES } from '../../verify/schemes/public-keys.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { findPresetOfHeader } from './suggest-preset.ts';
 import { checkAlgorithms, checkCoverage, checkPlaces } from './validate-places.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
@@ -337,4 +337,50 @@ function checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: Webhoo
       ),
     );
   return found;
+}
+
+// Finds the preset that an operator probably wants, from the names and headers in the config.
+
+/** Names that are too short or too common as words to identify a sender. */
+const COMMON_WORDS: ReadonlySet<string> = new Set([
+  'courier',
+  'cursor',
+  'front',
+  'knock',
+  'line',
+  'meta',
+  'persona',
+  'render',
+  'replicate',
+  'segment',
+  'tally',
+  'x',
+]);
+/** Headers that many senders use, so that they identify none. */
+const COMMON_HEADERS: ReadonlySet<string> = new Set(['request-id', 'x-webhook-id']);
+
+/** The preset whose sender is mentioned in one of `texts`, such as `GITHUB_SECRET` or `/hooks/github`; the longest name wins. */
+export function findNamedPreset(texts: readonly string[], current: string): SchemeDescription | undefined {
+  const words = new Set(texts.flatMap((text) => text.toLowerCase().split(/[^a-z0-9]+/)));
+  const named = PRESETS.filter(
+    ({ name, from }) =>
+      from !== undefined && name !== current && !COMMON_WORDS.has(name) && name.split('-').every((part) => words.has(part)),
+  );
+  return named.sort((a, b) => b.name.length - a.name.length)[0];
+}
+
+/** The first preset that reads its signature or ID from this header; undefined if the `current` scheme uses the header itself. */
+export function findPresetOfHeader(header: string, current: SchemeDescription): SchemeDescription | undefined {
+  const name = header.toLowerCase();
+  if (COMMON_HEADERS.has(name) || toHeaders(current).includes(name)) return undefined;
+  // The ID header first: GitHub and Meta use the same signature header.
+  return (
+    PRESETS.find((preset) => toHeaders(preset).at(-1) === name) ?? PRESETS.find((preset) => toHeaders(preset).includes(name))
+  );
+}
+
+function toHeaders({ signature, id }: SchemeDescription): string[] {
+  return [signature?.header, id !== undefined && 'header' in id ? id.header : undefined].flatMap((header) =>
+    header === undefined ? [] : [header.toLowerCase()],
+  );
 }

@@ -1,19 +1,18 @@
 /** The rules across several parts of the config, and the warnings about insecure settings. */
+
 import { isIP } from 'node:net';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-address.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { isPublicAddress } from '../../http/dial/address-rules.ts';
 import { parseDestinationRule } from '../../http/dial/destination.ts';
-import type { Config, RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { checkAppProbes } from './validate-app-probes.ts';
+import type { Config, LimitsConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
+import type { SocketAddress } from '../schema/scalars.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
 import { checkMatch, checkOverlaps, checkTargetLength } from './validate-match.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
-import { checkInbox, checkProvider } from './validate-provider.ts';
-import { checkTrustedRanges } from './validate-ranges.ts';
+import { checkInbox, checkProvider, checkTrustedRanges } from './validate-provider.ts';
 import { checkLeases, checkRetention, checkWebhook } from './validate-webhook.ts';
-import { checkWorkers } from './validate-workers.ts';
 
 /** Operators expect to read an event soon after it happened. */
 const MAX_LOG_FLUSH_MS: Milliseconds = 10_000;
@@ -296,5 +295,88 @@ function checkStoreBody({ storeBody }: WebhookConfig, path: Path, { journal }: C
     );
   if (retention < 1 || retention > MAX_RETENTION_MS)
     found.push(error([...path, 'retention'], 'a body is stored for 1ms to 1d', 'retention: 1h, or remove storeBody'));
+  return found;
+}
+
+// The rules of app probes: no duplicates, and no probe of the gate itself.
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
+
+/** The address that the URL of a probe refers to. */
+export function toProbeAddress(href: string): SocketAddress {
+  const { hostname, port, protocol } = new URL(href);
+  const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  return { host, port: port === '' ? (DEFAULT_PORTS[protocol] ?? 0) : Number(port) };
+}
+
+/** Everything wrong with them. */
+function checkAppProbes({ admin, listen }: Config): Problem[] {
+  const seen = new Set<string>();
+  return admin.appProbes.flatMap(({ container, kind, url }, index) => {
+    const path = ['admin', 'appProbes', index];
+    const found: Problem[] = [];
+    const id = `${container}/${kind}`;
+    if (seen.has(id)) found.push(error(path, `${id} is configured twice`, 'each probe of a container has exactly one URL'));
+    seen.add(id);
+    const target = toProbeAddress(url);
+    if ([listen.address, admin.address].some((address) => isReachedBy(address, target)))
+      found.push(error([...path, 'url'], 'this URL points to sidegate itself', 'use the port that the app listens on'));
+    return found;
+  });
+}
+
+// The rules of `workers`: what several threads can share, and what only one can do.
+
+/** The limits that are divided among the workers, so that all of them together stay within the configured one. */
+export const DIVIDED_LIMITS = [
+  'maxConnections',
+  'maxConnectionsPerClient',
+  'maxRequestsPerClient',
+  'maxUpgraded',
+  'maxUpgradedPerClient',
+  'maxInFlight',
+  'maxInFlightPerClient',
+  'maxInFlightUnverified',
+  'maxQueued',
+  'maxWaiting',
+  'passwordThreads',
+  'passwordQueue',
+  'passwordMemory',
+  'maxBufferedBytes',
+  'maxLargeBodies',
+] as const satisfies readonly (keyof LimitsConfig)[];
+
+/** Everything that more than one worker cannot do. */
+function checkWorkers(config: Config): Problem[] {
+  const { workers, store, limits, routes, proxy, authz } = config;
+  if (workers === 1) return [];
+  const found: Problem[] = [];
+  if (store.redis === undefined)
+    found.push(
+      error(
+        ['workers'],
+        'without Redis each worker would remember only its own events, so that the app would get duplicates, and bans would not apply to all connections',
+        'set store.redis, for example redis: { url: redis://127.0.0.1:6379 }, or remove workers',
+      ),
+    );
+  if (routes.length === 0 && proxy === undefined && authz === undefined)
+    found.push(warning(['workers'], 'only the first worker runs provider, so the others do nothing', 'remove workers'));
+  for (const name of DIVIDED_LIMITS) {
+    const limit = limits[name];
+    if (limit === undefined || limit === 0 || limit >= workers) continue;
+    const message = `${limit} cannot be divided among ${workers} workers`;
+    found.push(error(['limits', name], message, `set at least ${workers}, or lower workers`));
+  }
+  for (const [index, { webhook }] of routes.entries()) {
+    const hint = (key: string): string => `remove ${key}, or set workers: 1`;
+    if (webhook?.ack === 'onAccept')
+      found.push(
+        error(['routes', index, 'webhook', 'ack'], 'only the first worker has the queue of provider', hint('ack: onAccept')),
+      );
+    if (webhook?.storeBody !== undefined)
+      found.push(
+        error(['routes', index, 'webhook', 'storeBody'], 'bodies are not stored with more than one worker', hint('storeBody')),
+      );
+  }
   return found;
 }

@@ -1,5 +1,8 @@
 /** The schema of keys: those that senders sign with, and the one that the gate signs identity tokens with. */
 import * as z from 'zod';
+import { parseJsonPath } from '../../core/json-path.ts';
+import { type SchemeDescription, withReceiverId } from '../../verify/schemes/description.ts';
+import { DEFAULT_CLOCK_TOLERANCE_MS } from '../../verify/schemes/key-description.ts';
 import { duration, envName, filePath, instant, NAME } from './scalars.ts';
 
 const NOT_INLINE = 'expected { env: NAME } or { file: PATH }; secrets cannot be written in the config itself';
@@ -78,3 +81,147 @@ export const identity = z.strictObject({
     .describe('The signing key. A file is watched and reloaded when it changes.'),
   ttl: duration().prefault('60s').describe('How long a token is valid.'),
 });
+
+// The schema of JSON Web Tokens: how the tokens of a custom scheme look, and which of them a route accepts.
+
+const value = z.string().min(1, 'the value is empty').max(512, 'the value is longer than 512 characters');
+const CLAIM_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** A JSON path, or the name of a claim. */
+export const claimPath = z
+  .string()
+  .meta({ examples: ['$.jti'] })
+  .transform((text) => (CLAIM_NAME.test(text) ? `$.${text}` : text))
+  .superRefine((text, context) => {
+    const path = parseJsonPath(text);
+    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
+  });
+
+/** Which tokens a route accepts. */
+export const jwtOptions = z.strictObject({
+  audience: z
+    .array(value)
+    .min(1)
+    .max(16)
+    .meta({ examples: [['https://hooks.example.com/pubsub']] })
+    .optional()
+    .describe('Accepted audiences. Default: the audience is not checked; some presets require it.'),
+  claims: z
+    .record(
+      claimPath,
+      z
+        .array(z.union([value, z.boolean()]))
+        .min(1)
+        .max(16),
+    )
+    .meta({ examples: [{ email: ['push@my-project.iam.gserviceaccount.com'] }] })
+    .optional()
+    .describe('Claims, by name or JSON path, and their accepted values.'),
+  clockTolerance: duration()
+    .prefault(`${DEFAULT_CLOCK_TOLERANCE_MS / 1_000}s`)
+    .describe('How far the clocks of the sender and sidegate may differ when `exp` and `nbf` are checked.'),
+});
+
+/** The tokens of a custom scheme. */
+export const customJwt = z
+  .strictObject({
+    content: z
+      .string()
+      .regex(
+        /^\$(?:\.[A-Za-z0-9_-]{1,64})?$/,
+        'expected $ for the whole body, or the path of its only member such as $.signedPayload',
+      )
+      .optional()
+      .describe('If the token is in the body: `$` if it is the whole body, or the path of the only member of a JSON object.'),
+    issuers: z.array(value).min(1).max(8).optional().describe('Accepted values of `iss`. Default: any, or none.'),
+    audienceAt: z.array(claimPath).min(1).max(8).optional().describe('Claims that may name the audience. Default: `$.aud`.'),
+    bodyHash: z
+      .strictObject({
+        claim: claimPath.describe('The claim with the digest.'),
+        digest: z.enum(['sha256', 'sha512']).default('sha256').describe('Hash function.'),
+        encoding: z.enum(['hex', 'base64', 'base64url']).default('hex').describe('Encoding of the digest.'),
+        query: z
+          .literal('json')
+          .optional()
+          .describe('Requests by GET have the digest of their parameters instead, as one JSON object of strings in their order.'),
+      })
+      .optional()
+      .describe('The claim with the digest of the body. Without it, a token in a header does not sign the body.'),
+    requiresExpiry: z.literal(true).optional().describe('Rejects tokens without `exp`.'),
+    chain: z
+      .strictObject({
+        extensions: z
+          .array(
+            z
+              .string()
+              .regex(/^[0-2](?:\.(?:0|[1-9]\d{0,9})){2,16}$/, 'expected an object identifier such as 1.2.840.113635.100.6.11.1'),
+          )
+          .min(1)
+          .max(4)
+          .describe(
+            'One extension for each certificate below the root, from the signer upwards, which marks the certificates of this sender.',
+          ),
+      })
+      .optional()
+      .describe(
+        'The header of the token contains the chain of certificates of the signer (`x5c`). The keys of the route are the roots, in PEM.',
+      ),
+  })
+  .describe('JSON Web Token (RFC 7519), with `signature.encoding: jwt`.');
+
+/** Certificates at URLs that deliveries name. */
+export const certificate = z
+  .strictObject({
+    header: z
+      .string()
+      .regex(/^[A-Za-z0-9-]{1,64}$/, 'expected the name of a header')
+      .describe('Header with the URL of the certificate.'),
+    hosts: z
+      .array(z.string().regex(/^[a-z0-9-]+(?:\.[a-z0-9-]+)+$/, 'expected the name of a host in lower case'))
+      .min(1)
+      .max(8)
+      .describe('Hosts that the URL may have. It must be https, without port, query and redirects.'),
+    path: z
+      .string()
+      .regex(/^\/(?:[A-Za-z0-9_-]+\/)*$/, 'expected a path that ends with /, such as /v1/certs/')
+      .describe('Folder of the certificates: only one further part may follow.'),
+    names: z
+      .array(z.string().regex(/^[A-Za-z0-9.*-]{1,253}$/, 'expected a name such as signing.example.com'))
+      .min(1)
+      .max(8)
+      .describe('Common names or DNS names, one of which the certificate must have.'),
+  })
+  .describe('Certificates of the sender at URLs that a header names. Used if the route has no keys.');
+
+/** The description with the settings of the route. */
+export function completeDescription(
+  base: SchemeDescription,
+  {
+    id,
+    receiverId,
+    jwt,
+  }: {
+    readonly id: SchemeDescription['id'];
+    readonly receiverId: string | undefined;
+    readonly jwt: z.output<typeof jwtOptions> | undefined;
+  },
+): SchemeDescription {
+  let description = id === undefined ? base : { ...base, id };
+  if (receiverId !== undefined) description = withReceiverId(description, receiverId);
+  if (jwt === undefined || base.jwt === undefined) return description;
+  const { audience, claims, clockTolerance } = jwt;
+  return {
+    ...description,
+    jwt: {
+      ...base.jwt,
+      clockTolerance,
+      ...(audience === undefined ? undefined : { audience }),
+      ...(claims === undefined ? undefined : { claims: { ...base.jwt.claims, ...claims } }),
+    },
+  };
+}
+
+/** The key set that the sender publishes, for routes without keys. */
+export function toPublishedKeys({ name, jwksUrl }: SchemeDescription): z.output<typeof remoteKeys>[] {
+  return jwksUrl === undefined ? [] : [remoteKeys.parse({ name, url: jwksUrl })];
+}

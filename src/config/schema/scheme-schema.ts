@@ -1,28 +1,145 @@
 /** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
-import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../verify/presets/defaults.ts';
+import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
+import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../verify/presets/shapes.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/signature-entries.ts';
 import { TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
-import { certificate, customJwt } from './jwt-schema.ts';
-import {
-  fieldName,
-  headerName,
-  idSource,
-  inBody,
-  index,
-  inForm,
-  inHeader,
-  inQuery,
-  inSignature,
-  inToken,
-  jsonPath,
-  literal,
-  parameterName,
-  piece,
-  separator,
-  visible,
-} from './place-schema.ts';
+import { XML_PATH } from '../../verify/schemes/xml-path.ts';
+import { certificate, claimPath, customJwt } from './key-schema.ts';
+
+// The schemas of places in a request, and of the values there that a sender signs.
+
+/** Header fields are tokens (RFC 9110 §5.6.2). */
+const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name must be a token (RFC 9110 §5.6.2)');
+const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'must be up to 32 visible ASCII characters');
+const literal = z
+  .string()
+  .regex(/^[\x20-\x7e\t\r\n]{0,64}$/, 'must be up to 64 visible ASCII characters, spaces, tabs and line ends ("\\n")');
+
+const parameterName = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is 1 to 64 letters, digits, dots, dashes and underscores');
+
+const jsonPath = z
+  .string()
+  .meta({ examples: ['$.data.id'] })
+  .superRefine((text, context) => {
+    const path = parseJsonPath(text);
+    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
+  });
+
+/** If a delivery contains several events, all their IDs together identify it. */
+const idPath = z
+  .string()
+  .meta({ examples: ['$.data.id'] })
+  .superRefine((text, context) => {
+    const path = parseJsonListPath(text) ?? parseJsonPath(text);
+    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
+  });
+
+const fieldName = z
+  .string()
+  .regex(/^[A-Za-z0-9_.[\]-]{1,64}$/, 'a form field is 1 to 64 letters, digits, dots, dashes, underscores and brackets');
+const separator = literal.min(1, 'the separator is empty');
+const index = z.int().min(0).max(15);
+
+const inHeader = z.strictObject({ header: headerName.describe('Name of the header.') });
+const inQuery = z.strictObject({ query: parameterName.describe('Name of the query parameter.') });
+const inSignature = z.strictObject({
+  signaturePart: index.describe('Position in the parts of the signature, counted from 0 (`signature.parts`).'),
+});
+const inBody = z.strictObject({ json: jsonPath.describe('Path in the JSON body.') });
+const inForm = z.strictObject({
+  form: fieldName.describe('Name of the form field.'),
+  path: jsonPath.optional().describe('Path in the field, if its value is JSON.'),
+});
+
+const inToken = z.strictObject({ claim: claimPath.describe('Claim of the JSON Web Token: its name, or a JSON path.') });
+
+const headerPart = z
+  .strictObject({
+    separator: separator.describe('Separator of the parts.'),
+    index: index.describe('Position of the part, counted from 0.'),
+  })
+  .optional()
+  .describe('If only a part of the header is the ID.');
+const xmlPath = z
+  .string()
+  .regex(XML_PATH, 'a path in XML consists of element names with / between them, such as notification/id')
+  .meta({ examples: ['notification/id'] });
+
+/** Where the ID of a delivery is. */
+export const idSource = z.union(
+  [
+    inHeader.extend({ part: headerPart }),
+    z.strictObject({ json: idPath.describe('Path in the JSON body; [*] stands for each item of a list.') }),
+    inQuery,
+    inSignature,
+    inForm,
+    inToken,
+    z.strictObject({ xml: xmlPath.describe('Path of the element in the XML body.') }),
+  ],
+  {
+    error:
+      'expected { header: NAME }, { json: PATH }, { query: NAME }, { form: NAME }, { xml: PATH }, { claim: NAME } or { signaturePart: INDEX }',
+  },
+);
+
+/** How a signed value becomes text. */
+const fieldOptions = {
+  type: z.enum(['string', 'integer', 'boolean']).optional().describe('Required type of a value in JSON. Default: string.'),
+  optional: z.literal(true).optional().describe('Signs a missing value as empty text.'),
+  mayContainSeparator: z
+    .literal(true)
+    .optional()
+    .describe('Accepts a value that contains the text between the signed parts. At most one part can have this.'),
+  escape: z
+    .literal('backslash')
+    .optional()
+    .describe('Writes a backslash before each backslash, and before each first character of the separator.'),
+};
+
+const piece = z.union(
+  [
+    z.enum([
+      'id',
+      'timestamp',
+      'body',
+      'bodyWithoutSignature',
+      'method',
+      'url',
+      'urlWithoutSignature',
+      'target',
+      'form',
+      'crc32',
+      'receiverId',
+    ]),
+    z.strictObject({ text: literal.describe('A literal string.') }),
+    inHeader.extend(fieldOptions),
+    inQuery.extend(fieldOptions),
+    inBody.extend(fieldOptions),
+    inForm.extend(fieldOptions),
+    inSignature.extend(fieldOptions),
+    z.strictObject({
+      headersIn: headerName.describe(
+        'Header that lists, with commas, the headers that are signed: sorted, each as `name:value`, separated by semicolons.',
+      ),
+    }),
+    z.strictObject({
+      sortedForm: z
+        .record(fieldName, z.string().max(64))
+        .describe(
+          'All fields of a URL-encoded form but the signature, sorted by name, each as `name=value`, with `&` between them. The fields that are listed here are not signed, and must have these values.',
+        ),
+    }),
+    z.strictObject({ bodySha256: z.enum(['hex', 'base64']).describe('Encoding of the SHA-256 of the body.') }),
+  ],
+  {
+    error:
+      'expected id, timestamp, body, bodyWithoutSignature, method, url, urlWithoutSignature, target, form, crc32, receiverId, { text: … }, { header: … }, { query: … }, { json: … }, { form: … }, { signaturePart: … }, { headersIn: … }, { sortedForm: { … } } or { bodySha256: … }',
+  },
+);
 
 /** Without a prefix, an attacker's entry could be the timestamp as well as the sender's. */
 const entryPrefix = visible.min(1, 'the prefix is empty, so any entry could be the timestamp; write for example t=');

@@ -1,10 +1,11 @@
 /** Reads the secrets and certificates of the sending side, and reports each problem with its config path. */
-import { type Path, type Problem, unwrap, warning } from '../../core/problem.ts';
+import { isAbsolute } from 'node:path';
+import { isLoopbackIp } from '../../core/ip-address.ts';
+import { type Fault, type Path, type Problem, unwrap, warning } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
-import type { PostgresTarget } from '../../state/postgres.ts';
+import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
 import { readPem } from './bounded-read.ts';
-import { readPostgresUrl } from './postgres-url.ts';
 import { readSecret, unwrapSecret } from './secrets.ts';
 
 /** A certificate chain and its key, PEM. */
@@ -91,4 +92,95 @@ export function toProviderFiles(config: ProviderConfig | undefined): string[] {
     ...secrets.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : [])),
     ...[...files, config.egress.caFile].filter((file) => file !== undefined),
   ];
+}
+
+// Reads the URL of a PostgreSQL database, with libpq's parameters for TLS. Messages contain neither the password nor the URL.
+
+/** A target with warnings, or what is wrong with the URL. */
+export type PostgresUrlRead = { readonly target: PostgresTarget; readonly warnings: readonly string[] } | Fault;
+
+const EXAMPLE =
+  'write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password percent-encoded (/ as %2F)';
+const DEFAULT_PORT = 5432;
+const MODES: Readonly<Record<string, PostgresTls['verify'] | 'off'>> = {
+  disable: 'off',
+  require: 'none',
+  'verify-ca': 'ca',
+  'verify-full': 'full',
+};
+const MODE_NAMES = 'disable, require, verify-ca or verify-full';
+const PARAMETERS = new Set(['host', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']);
+
+/** Parses the URL and reads the files that it names. */
+export async function readPostgresUrl(secret: Secret): Promise<PostgresUrlRead> {
+  const text = secret.expose().toString('utf8');
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !['postgres:', 'postgresql:'].includes(url.protocol) || url.hostname.includes(','))
+    return { problem: 'it is not the URL of a PostgreSQL database with one host', hint: EXAMPLE };
+  // Otherwise a part of a password that is not encoded would be read as a host, a database or a parameter, and shown in messages.
+  if (/[/@]/.test(url.pathname.slice(1)) || url.search.includes('@'))
+    return { problem: 'the URL has a / or @ after the database', hint: EXAMPLE };
+  const place = toPlace(url);
+  if ('problem' in place) return place;
+  const isLocal = place.host.startsWith('/') || place.host === 'localhost' || isLoopbackIp(place.host);
+  const tls = await readTls(url.searchParams, isLocal);
+  if (tls !== undefined && 'problem' in tls) return tls;
+  return { target: { ...place, tls }, warnings: findWarnings(url.searchParams, tls, isLocal) };
+}
+
+function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | Fault {
+  const [user, password, database] = [url.username, url.password, url.pathname.slice(1)].map(decode);
+  const host = url.searchParams.get('host') ?? decode(url.hostname.replace(/^\[(.*)\]$/, '$1'));
+  if (user === undefined || password === undefined || database === undefined || host === undefined)
+    return { problem: 'the URL has a % that is not part of a percent-encoded character', hint: EXAMPLE };
+  const missing = Object.entries({ 'a user': user, 'a database': database, 'a host': host }).find(([, value]) => value === '');
+  if (missing !== undefined) return { problem: `the URL names no ${missing[0].slice(2)}`, hint: EXAMPLE };
+  const port = url.port === '' ? DEFAULT_PORT : Number(url.port);
+  return { host, port, user, database, password: password === '' ? undefined : new Secret(Buffer.from(password)) };
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Without `sslmode`, only a server on this machine is reached without TLS. */
+async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<PostgresTls | undefined | Fault> {
+  const mode = parameters.get('sslmode') ?? (isLocal ? 'disable' : 'verify-full');
+  const verify = Object.hasOwn(MODES, mode) ? MODES[mode] : undefined;
+  if (verify === undefined) return { problem: `sslmode=${mode} is not supported`, hint: `set sslmode to ${MODE_NAMES}` };
+  if (verify === 'off') return undefined;
+  const ca = parameters.get('sslrootcert') === 'system' ? undefined : await readParameter(parameters, 'sslrootcert');
+  if (typeof ca === 'object') return ca;
+  const cert = await readParameter(parameters, 'sslcert');
+  if (typeof cert === 'object') return cert;
+  const key = await readParameter(parameters, 'sslkey');
+  if (typeof key === 'object') return key;
+  if ((cert === undefined) !== (key === undefined))
+    return { problem: 'only one of sslcert and sslkey is set', hint: 'set both, or neither' };
+  const certificate = cert === undefined || key === undefined ? undefined : { cert, key: new Secret(Buffer.from(key)) };
+  // As libpq does: a CA that is given is used.
+  return { verify: verify === 'none' && ca !== undefined ? 'ca' : verify, ca, certificate };
+}
+
+async function readParameter(parameters: URLSearchParams, name: string): Promise<string | undefined | Fault> {
+  const file = parameters.get(name);
+  if (file === null) return undefined;
+  if (!isAbsolute(file)) return { problem: `${name} is not an absolute path`, hint: 'write the whole path of the PEM file' };
+  const read = await readPem(file);
+  return 'problem' in read ? { ...read, problem: `${name}: ${read.problem}` } : read.toString('utf8');
+}
+
+function findWarnings(parameters: URLSearchParams, tls: PostgresTls | undefined, isLocal: boolean): string[] {
+  const ignored = [...new Set(parameters.keys())].filter((name) => !PARAMETERS.has(name));
+  const warnings = ignored.map((name) => `the parameter ${JSON.stringify(name)} of the URL is ignored`);
+  if (tls === undefined && !isLocal) warnings.push('sslmode=disable: events and the password cross the network without TLS');
+  if (tls?.verify === 'none')
+    warnings.push(
+      'sslmode=require does not verify the certificate of the server; use verify-full, with sslrootcert for a private CA',
+    );
+  return warnings;
 }

@@ -1,9 +1,13 @@
 /** Reads secrets from files and environment variables. Messages never contain any part of a secret. */
-import { type Path, type Problem, unwrap, warning } from '../../core/problem.ts';
-import { type Secret, type SecretRead, toSecret } from '../../core/secret.ts';
-import type { SecretSource } from '../schema/config.ts';
-import { MAX_SECRET_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
-import { findFake } from './fake-sources.ts';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../core/clock.ts';
+import { type Fault, type Path, type Problem, under, unwrap, warning } from '../../core/problem.ts';
+import { Secret, type SecretRead, toSecret } from '../../core/secret.ts';
+import { findTlsProblems, type TlsSettings } from '../../http/server/tls.ts';
+import type { ListenTlsConfig, SecretSource, UserSourceConfig } from '../schema/config.ts';
+import { MAX_SECRET_BYTES, readPem, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
+import { findFake, listFakes } from './fake-sources.ts';
 
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
 const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
@@ -45,4 +49,113 @@ export async function readSecretFile(file: string, read = readRegularFile): Prom
   } catch (thrown) {
     return toUnread(file, thrown);
   }
+}
+
+// Reads TLS files: certificates, keys, CAs, revocation lists.
+
+type TlsFiles = Pick<TlsSettings, 'pairs' | 'clientCa' | 'clientCrl'>;
+
+/** Reads all files of a `tls` section that can be read. */
+async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promise<TlsFiles> {
+  const read = async (file: string | undefined, path: Path): Promise<Buffer | undefined> =>
+    file === undefined ? undefined : unwrap(await readPem(file), path, problems);
+  const pairs = [];
+  for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {
+    const at = index === 0 ? [] : ['additionalCertificates', index - 1];
+    const cert = await read(certFile, [...at, 'certFile']);
+    const key = await read(keyFile, [...at, 'keyFile']);
+    if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
+  }
+  const clientCa = await read(config.clientCaFile, ['clientCaFile']);
+  return { pairs, clientCa, clientCrl: await read(config.clientCrlFile, ['clientCrlFile']) };
+}
+
+/** The files to watch. */
+export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
+  if (config === undefined) return [];
+  const pairs = [config, ...config.additionalCertificates].flatMap(({ certFile, keyFile }) => [certFile, keyFile]);
+  return [...pairs, config.clientCaFile, config.clientCrlFile].filter((file) => file !== undefined);
+}
+
+/** The settings and the problems found; do not use the settings if there is an error. */
+export interface TlsRead {
+  readonly settings: TlsSettings;
+  readonly problems: readonly Problem[];
+}
+
+/** Returns undefined if the section is omitted. `section`: its config path. */
+export async function readTls(config: ListenTlsConfig | undefined, section: Path, clock: Clock): Promise<TlsRead | undefined> {
+  if (config === undefined) return undefined;
+  const unread: Problem[] = [];
+  const files = await readTlsFiles(config, unread);
+  const { clientCertificate, minVersion } = config;
+  const settings = { ...files, clientCertificate, minVersion, http2: config.http2 ?? false };
+  // A pair cannot be checked without its files.
+  const problems = unread.length > 0 ? unread : findTlsProblems(settings, clock.now());
+  return { settings, problems: under(section, problems) };
+}
+
+// Reads user sources as text; users/ parses it.
+
+/** The text of a source. */
+export type UserText =
+  | { readonly kind: 'htpasswd'; readonly where: string; readonly text: string }
+  /** One user with a plain-text password. */
+  | { readonly kind: 'pair'; readonly where: string; readonly user: string; readonly password: string }
+  /** One hash per user. */
+  | { readonly kind: 'map'; readonly where: string; readonly hashes: ReadonlyMap<string, string> };
+
+/** The text of a source, or why it could not be read. */
+type UserTextRead = UserText | Fault;
+
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+
+/** Reads one source. */
+export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
+  try {
+    if ('file' in source) {
+      const text = await readText(source.file, findFake(source, source.file), MAX_FILE_BYTES);
+      return { kind: 'htpasswd', where: source.file, text };
+    }
+    const read = (file: string): Promise<string> => readText(file, findFake(source, file), MAX_SECRET_BYTES);
+    if ('secretDir' in source) return await readSecretDir(source.secretDir, read);
+    const names = listFakes(source, source.mapDir) ?? (await readdir(source.mapDir));
+    return await readMapDir(source.mapDir, names, read);
+  } catch (thrown) {
+    return toUnread((thrown as NodeJS.ErrnoException).path ?? 'a file', thrown);
+  }
+}
+
+/** The paths to watch; a directory ends with a slash. */
+export function toUserFiles(source: UserSourceConfig): string[] {
+  if ('file' in source) return [source.file];
+  if ('secretDir' in source) return [join(source.secretDir, 'username'), join(source.secretDir, 'password')];
+  return [join(source.mapDir, '/')];
+}
+
+async function readText(file: string, fake: string | undefined, maxBytes: number): Promise<string> {
+  if (fake !== undefined) return fake;
+  const bytes = await readRegularFile(file, maxBytes);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new UnusableFile(file, 'is not UTF-8', 'save it as UTF-8');
+  }
+}
+
+type Read = (file: string) => Promise<string>;
+
+async function readSecretDir(folder: string, read: Read): Promise<UserTextRead> {
+  const [user, password] = await Promise.all([read(join(folder, 'username')), read(join(folder, 'password'))]);
+  // As with other secrets, trailing line breaks come from the editor.
+  return { kind: 'pair', where: folder, user: user.replace(/[\r\n]+$/, ''), password: password.replace(/[\r\n]+$/, '') };
+}
+
+async function readMapDir(folder: string, names: readonly string[], read: Read): Promise<UserTextRead> {
+  const hashes = new Map<string, string>();
+  for (const name of [...names].sort()) {
+    // The kubelet's symlinks start with two dots.
+    if (!name.startsWith('..')) hashes.set(name, (await read(join(folder, name))).trim());
+  }
+  return { kind: 'map', where: folder, hashes };
 }

@@ -1,9 +1,8 @@
 /** Detects the format of a captured request, and reads it: HTTP Archives (HAR 1.2) and traces of curl here. */
 import * as z from 'zod';
 import { usageError } from '../../core/errors.ts';
-import { type Captured, type ReadNamedFile, splitUrl } from './captured.ts';
+import { type Captured, type ReadNamedFile, readHttp, splitUrl } from './captured.ts';
 import { readCurl } from './curl.ts';
-import { readHttp } from './http-message.ts';
 
 const SENT = /^(?:[0-9:.]+ )?(?:\[[^\]]*\] )?=> Send (header|data)/;
 const OTHER = /^(?:[0-9:.]+ )?(?:\[[^\]]*\] )?(?:==|<=|=>) /;
@@ -73,7 +72,7 @@ const Har = z.object({
     entries: z.array(
       z.object({
         startedDateTime: z.string().optional(),
-        /** In captures of the admin port (diagnostics/explain/capture-har.ts). */
+        /** In captures of the admin port (diagnostics/explain/captures.ts). */
         _sidegate: z.object({ body: z.string(), notes: z.array(z.string()) }).optional(),
         request: z.object({
           method: z.string(),

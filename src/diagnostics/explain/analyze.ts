@@ -2,15 +2,13 @@
 import type { SignedHead } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
+import { compileTwinTest, renameToTwins } from '../../verify/schemes/head.ts';
 import type { VerifyKey } from '../../verify/schemes/scheme.ts';
-import { compileTwinTest, renameToTwins } from '../../verify/schemes/twins.ts';
-import { type AnalysisInput, type ExplainFinding, type Explanation, isRefused, readWholeHead } from './analysis.ts';
+import { type AnalysisInput, type ExplainFinding, type Explanation, isRefused, type Meter, readWholeHead } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
-import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
+import { analyzeToken, toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import { type KeyForm, toKeyForms } from './key-forms.ts';
-import type { Meter } from './meter.ts';
-import { analyzeToken } from './token-hints.ts';
 
 /** Which parts a combination changes. */
 interface AnalysisShape {

@@ -1,8 +1,7 @@
 /** Runs an analysis in the background. It is a separate bundle, which the gate loads for the first rejection that it analyzes. */
 
-import type { AnalysisInput, Explanation } from './analysis.ts';
+import type { AnalysisInput, Explanation, Meter } from './analysis.ts';
 import { analyze } from './analyze.ts';
-import type { Meter } from './meter.ts';
 
 /** How an analysis shares the event loop. */
 export interface Pace {

@@ -4,8 +4,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
 import type { ParsedHead } from '../../core/request.ts';
-import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts';
-import { DEFAULT_BUDGET, Meter } from './meter.ts';
+import { type AnalysisInput, DEFAULT_BUDGET, type Explanation, Meter, type RejectedRequest } from './analysis.ts';
 
 /** The context of a request, read when its analysis starts. */
 export type AnalysisContext = Omit<AnalysisInput, 'request'>;

@@ -1,7 +1,6 @@
 /** Runs all checks: the first alone, then several in parallel, then those that evaluate all responses. */
 
-import type { Check, CheckFinding, Group } from './check.ts';
-import { type ContextOptions, createContexts, type ProbeExchange } from './check-context.ts';
+import { type Check, type CheckFinding, type ContextOptions, createContexts, type Group, type ProbeExchange } from './check.ts';
 import { FORGED_CHECKS } from './checks/forged.ts';
 import { MALFORMED_CHECKS } from './checks/malformed.ts';
 import { ONCE_CHECKS } from './checks/once.ts';

@@ -2,13 +2,14 @@
 import type { Registry } from '@prometheus-io/client';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
-import { toCodeLabel, toMethodLabel } from '../../telemetry/metrics/http-labels.ts';
 import {
   BoundCounters,
   BoundHistogram,
   PerRoute,
   type RouteIdentity,
   type RouteSeries,
+  toCodeLabel,
+  toMethodLabel,
 } from '../../telemetry/metrics/route-bound.ts';
 import { CounterFamily, type Exemplar, HistogramFamily } from '../../telemetry/metrics/series.ts';
 

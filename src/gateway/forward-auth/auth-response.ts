@@ -4,9 +4,8 @@ import { REFUSALS, type Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead } from '../../core/request.ts';
 import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { RefusalFormat } from '../pipeline/respond.ts';
+import { addTrace, findMethodOverride } from '../upstream/headers.ts';
 import { addIdentity, type IdentityContext } from '../upstream/identity.ts';
-import { findMethodOverride } from '../upstream/request-headers.ts';
-import { addTrace } from '../upstream/trace-headers.ts';
 import { findForbiddenField } from './original-request.ts';
 
 const OK = 200;

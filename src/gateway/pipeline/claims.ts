@@ -6,7 +6,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts } from '../../core/collections.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
-import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';
+import { toStoreUnavailable } from '../../state/seen-ids.ts';
 
 /** Another request holds the claim, for at most this long. */
 export class Busy {

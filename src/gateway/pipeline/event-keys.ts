@@ -5,7 +5,7 @@ import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { listForwarded } from '../../core/headers.ts';
 import { toComparedType } from '../../core/media-type.ts';
 import type { ParsedHead } from '../../core/request.ts';
-import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
+import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/seen-ids.ts';
 
 /** Longer names are hashed, so that senders cannot make keys long; so are names that cannot be printed. */
 const PLAIN = /^[\x21-\x7e]{1,64}$/;

@@ -17,7 +17,7 @@ import { MAX_METHOD_LENGTH, type ParsedHead, type RequestInfo } from '../../core
 import type { Journal, JournalBody, RequestDetails } from '../../telemetry/journal/journal.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
 import type { Exemplar } from '../../telemetry/metrics/series.ts';
-import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
+import { SAMPLED } from '../../telemetry/tracing/trace-context.ts';
 import type { RequestTrace, RouteTrace, Span, SpanAttributes, Tracing } from '../../telemetry/tracing/tracer.ts';
 import { PRESETS } from '../../verify/presets/catalogue.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';

@@ -3,13 +3,23 @@
  * longest prefix, then the routes that ask for the most headers. These own all methods. A path that an app could interpret as another
  * route's is rejected.
  */
+
 import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { ParsedHead } from '../../core/request.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
-import { NOTHING_KEPT } from '../../http/path-forms.ts';
+import {
+  createFormBudget,
+  type FormBudget,
+  hasOtherNames,
+  isPlainPath,
+  type KeptDistinctions,
+  NOTHING_KEPT,
+  PATH_DISTINCTIONS,
+  type PathDistinction,
+  toPathForms,
+} from '../../http/path-forms.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
-import { PathConflicts, PathForms } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './route-groups.ts';
 
 /** Each costs a lookup, and no real chain of proxies is this long. */
@@ -182,4 +192,241 @@ function toHostName(host: string | undefined): string | undefined {
   let end = colon === -1 ? host.length : colon;
   while (end > 0 && host[end - 1] === '.') end--;
   return host.slice(0, end).toLowerCase();
+}
+
+// Finds requests that an app could interpret as ones of another route than the router chose. The router compares paths byte for
+// byte, but the app behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` protects.
+
+/** The properties of a group that are computed when the table is built. */
+interface PathSafety<Route extends Routable> {
+  /** Those with a group as whose path an app could interpret one of this group; with none of them, every path is safe. */
+  readonly tables: readonly FormTable<Route>[];
+  /** No path that has only one form can be interpreted as one of another group. */
+  readonly isSafeIfPlain: boolean;
+}
+
+/** The forms of one path, for each set of distinctions. A request may be looked up for several hosts, and the time is limited for all. */
+class PathForms {
+  readonly path: string;
+  /** Most paths need none. */
+  #found: Map<KeptDistinctions, ReadonlySet<string> | undefined> | undefined;
+  #budget: FormBudget | undefined;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  /** See `toPathForms`. */
+  get(kept: KeptDistinctions): ReadonlySet<string> | undefined {
+    this.#found ??= new Map();
+    this.#budget ??= createFormBudget();
+    if (!this.#found.has(kept)) this.#found.set(kept, toPathForms(this.path, kept, this.#budget));
+    return this.#found.get(kept);
+  }
+}
+
+/** The forms of each group's path. */
+type Keys<Route extends Routable> = ReadonlyMap<RouteGroup<Route>, readonly string[]>;
+
+/** Which forms are paths of a prefix, so that a wider prefix does not own them. `/_next/data/1/admin.json` below `/_next` has the form `/admin`. */
+interface Subtree {
+  readonly forms: ReadonlySet<string>;
+  /** With all paths below them. */
+  readonly tops: readonly string[];
+}
+
+/** Groups by the forms of their paths, as interpreted by apps that make the distinctions in `kept`. */
+interface FormTable<Route extends Routable> {
+  readonly kept: KeptDistinctions;
+  /** The groups whose apps make exactly these distinctions: only these can conflict. */
+  readonly members: ReadonlySet<RouteGroup<Route>>;
+  readonly keys: Keys<Route>;
+  readonly subtrees: ReadonlyMap<RouteGroup<Route>, Subtree>;
+  readonly exact: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
+  readonly prefixes: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
+  /** Segments of the deepest prefix. */
+  readonly maxDepth: number;
+}
+
+/** The router's result. */
+interface FoundRoute<Route extends Routable> {
+  readonly group: RouteGroup<Route>;
+  readonly route: Route;
+  readonly method: string;
+  /** Normalized. */
+  readonly host: string | undefined;
+}
+
+/** Compiled with the route table; most requests cost one map lookup. */
+class PathConflicts<Route extends Routable> {
+  readonly #tables: readonly FormTable<Route>[];
+  readonly #safety: ReadonlyMap<RouteGroup<Route>, PathSafety<Route>>;
+
+  constructor(groups: readonly RouteGroup<Route>[]) {
+    this.#tables = toFormTables(groups);
+    this.#safety = new Map(groups.map((group) => [group, this.#assess(group, groups)]));
+  }
+
+  /** Whether no app can interpret `path`, which `group` owns, as a path of a group with other gates. */
+  isSafe(group: RouteGroup<Route>, path: string): boolean {
+    const safety = this.#safety.get(group);
+    return safety !== undefined && (safety.tables.length === 0 || (safety.isSafeIfPlain && isPlainPath(path)));
+  }
+
+  /** The conflict, for the log: the other route that an app may choose for the path; undefined if all candidates have the same gates. */
+  find(found: FoundRoute<Route>, path: PathForms): string | undefined {
+    for (const table of this.#safety.get(found.group)?.tables ?? []) {
+      const forms = path.get(table.kept);
+      if (forms === undefined) return `route ${found.route.name}, or any other: the path can be decoded in too many ways`;
+      for (const form of forms) {
+        const conflict = findConflict(table, form, found);
+        if (conflict !== undefined)
+          return `route ${found.route.name}, or ${conflict.routes[0]?.name} as ${form === '' ? '/' : form}`;
+      }
+    }
+    return undefined;
+  }
+
+  #assess(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety<Route> {
+    const others = groups.filter((other) => mayConflict(group, other));
+    const isRival = (table: FormTable<Route>, other: RouteGroup<Route>): boolean =>
+      table.members.has(other) && canOverlap(group, other, table);
+    const rivals = others.filter((other) => this.#tables.some((table) => isRival(table, other)));
+    return {
+      tables: this.#tables.filter((table) => others.some((other) => isRival(table, other))),
+      isSafeIfPlain: rivals.every(({ path }) => path === '' || isPlainPath(path)),
+    };
+  }
+}
+
+/** An app could run a handler of `other` for a path of `group`, and the two have different gates. */
+function mayConflict<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
+  if (other === group || (group.isExact && isFallback(group, other))) return false;
+  // A form that leaves the group may belong to one without a host.
+  if (other.host !== group.host && group.host !== undefined && (group.isExact || other.host !== undefined)) return false;
+  return group.routes.some((route) => route.match.methods.some((method) => !hasSameGates(other, route, method)));
+}
+
+/** Whichever of its routes the headers of a request select. */
+function hasSameGates<Route extends Routable>(other: RouteGroup<Route>, route: Route, method: string): boolean {
+  const handlers = other.routes.filter(({ match }) => match.methods.includes(method));
+  return handlers.length > 0 && handlers.every(({ gateIdentity }) => gateIdentity === route.gateIdentity);
+}
+
+/** The wider prefix is the fallback for what `group` does not match: the config intends that `group` wins over it. */
+function isFallback<Route extends Routable>(group: RouteGroup<Route>, { isExact, path }: RouteGroup<Route>): boolean {
+  return !isExact && isAtOrBelow(group.path, path) && (group.isExact || group.path !== path);
+}
+
+/** Whether some path of `group` has a form that `other` matches. */
+function canOverlap<Route extends Routable>(
+  group: RouteGroup<Route>,
+  other: RouteGroup<Route>,
+  { keys, kept }: FormTable<Route>,
+): boolean {
+  const own = group.path === '' ? [''] : [...(toPathForms(group.path, kept) ?? [group.path])];
+  if (!group.isExact && own.some(hasOtherNames)) own.push('');
+  // `/ad/(S(x))min` begins with `/ad`, and another name of it is `/admin`.
+  return (keys.get(other) ?? []).some((key) =>
+    own.some((top) => key === top || (!group.isExact && key.startsWith(top)) || (!other.isExact && isAtOrBelow(top, key))),
+  );
+}
+
+function isAtOrBelow(path: string, prefix: string): boolean {
+  return path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/');
+}
+
+/** The forms of a group's path. An app with a handler for `/a.json` does not run it for `/a`, nor that of `/a.php/x` for `/a.php`. */
+function toKeys<Route extends Routable>({ path }: RouteGroup<Route>, kept: KeptDistinctions): string[] {
+  return path === '' ? [''] : [...(toPathForms(path, new Set([...kept, 'extension', 'otherNames'])) ?? [path])];
+}
+
+function toFormTables<Route extends Routable>(groups: readonly RouteGroup<Route>[]): FormTable<Route>[] {
+  const members = new Map<string, Set<RouteGroup<Route>>>();
+  for (const group of groups) {
+    const key = toKept(group).join();
+    const others = members.get(key);
+    if (others === undefined) members.set(key, new Set([group]));
+    else others.add(group);
+  }
+  return [...members.values()].map((each) => toFormTable(each, groups));
+}
+
+function toFormTable<Route extends Routable>(
+  members: ReadonlySet<RouteGroup<Route>>,
+  groups: readonly RouteGroup<Route>[],
+): FormTable<Route> {
+  const [first] = members;
+  const distinctions = first === undefined ? [] : toKept(first);
+  const kept = distinctions.length === 0 ? NOTHING_KEPT : new Set(distinctions);
+  const exact = new Map<string, RouteGroup<Route>[]>();
+  const prefixes = new Map<string, RouteGroup<Route>[]>();
+  let maxDepth = 0;
+  const keys = new Map(groups.map((group) => [group, toKeys(group, kept)]));
+  const subtrees = new Map(groups.map((group) => [group, toSubtree(group, kept)]));
+  for (const [group, forms] of keys) {
+    for (const key of forms) {
+      const map = group.isExact ? exact : prefixes;
+      map.set(key, [...(map.get(key) ?? []), group]);
+      if (!group.isExact) maxDepth = Math.max(maxDepth, key.split('/').length - 1);
+    }
+  }
+  return { kept, members, keys, subtrees, exact, prefixes, maxDepth };
+}
+
+/** Of `/index.php/open`, `/open` is another name with all below it, but `/index.php` only for itself. */
+function toSubtree<Route extends Routable>({ path }: RouteGroup<Route>, kept: KeptDistinctions): Subtree {
+  const own = [...(toPathForms(path || '/', new Set([...kept, 'otherNames'])) ?? [path])];
+  const forms = toPathForms(path || '/', kept) ?? new Set(own);
+  return { forms, tops: own.concat([...forms].filter((form) => !own.some((each) => isAtOrBelow(each, form)))) };
+}
+
+function isWithin(form: string, subtree: Subtree | undefined): boolean {
+  return subtree !== undefined && (subtree.forms.has(form) || subtree.tops.some((top) => isAtOrBelow(form, top)));
+}
+
+/** The distinctions that the apps of all routes of a group are known to make. */
+function toKept<Route extends Routable>({ routes }: RouteGroup<Route>): PathDistinction[] {
+  return PATH_DISTINCTIONS.filter((each) => routes.every(({ match }) => match.trustAppToDistinguish.includes(each)));
+}
+
+/** A group that matches the form and has different gates. The wider prefix counts if the form is not below the path of the found group. */
+function findConflict<Route extends Routable>(
+  table: FormTable<Route>,
+  form: string,
+  { group, route, method, host }: FoundRoute<Route>,
+): RouteGroup<Route> | undefined {
+  const isConflict = (other: RouteGroup<Route>): boolean =>
+    other !== group && table.members.has(other) && !hasSameGates(other, route, method);
+  const isDirect = (other: RouteGroup<Route>): boolean =>
+    (other.host === group.host || (group.host === undefined && other.host === host)) &&
+    !isFallback(group, other) &&
+    isConflict(other);
+  let end = 0;
+  let conflict = table.exact.get(form)?.find(isDirect);
+  for (let depth = 0; depth <= table.maxDepth && conflict === undefined; depth++) {
+    conflict = table.prefixes.get(form.slice(0, end))?.find(isDirect);
+    if (end === form.length) break;
+    const next = form.indexOf('/', end + 1);
+    end = next === -1 ? form.length : next;
+  }
+  if (conflict !== undefined || group.isExact || isWithin(form, table.subtrees.get(group))) return conflict;
+  return findOwners(table, form, host).find(isConflict);
+}
+
+/** The groups that the router finds for the form, which is another path: those of the host go before those without one. */
+function findOwners<Route extends Routable>(
+  { exact, prefixes }: FormTable<Route>,
+  form: string,
+  host: string | undefined,
+): readonly RouteGroup<Route>[] {
+  for (const wanted of host === undefined ? [undefined] : [host, undefined]) {
+    const find = (groups: readonly RouteGroup<Route>[] = []): readonly RouteGroup<Route>[] =>
+      groups.filter((group) => group.host === wanted);
+    let owners = find(exact.get(form));
+    for (let end = form.length; owners.length === 0 && end >= 0; end = end === 0 ? -1 : form.lastIndexOf('/', end - 1))
+      owners = find(prefixes.get(form.slice(0, end)));
+    if (owners.length > 0) return owners;
+  }
+  return [];
 }

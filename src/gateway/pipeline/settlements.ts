@@ -1,8 +1,8 @@
 /** Settles every claim of an ID or a resource: retries failed confirms and releases until the store accepts them or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { whenSettled } from '../../core/safe-events.ts';
-import type { SeenIds } from '../../state/claims/seen-ids.ts';
-import type { LeaveRequest, NewestVersions } from '../../state/ordering/newest-versions.ts';
+import type { LeaveRequest, NewestVersions } from '../../state/newest-versions.ts';
+import type { SeenIds } from '../../state/seen-ids.ts';
 
 interface AnySettlement {
   readonly kind: 'confirm' | 'release';

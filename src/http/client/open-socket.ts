@@ -3,9 +3,8 @@ import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:
 import { type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import type { FindAddressProblem } from '../dial/address-rules.ts';
+import type { FindAddressProblem, OwnPorts } from '../dial/address-rules.ts';
 import { DialFailure, dialInTurn, type Opening, whenReady } from '../dial/dial.ts';
-import type { OwnPorts } from '../dial/own-ports.ts';
 import { lookUpForConnect, type Resolve, resolveChecked } from '../dial/resolve.ts';
 import { limitEmptyRecords } from '../empty-records.ts';
 import { openTunnel, type TunnelProxy } from './proxy-tunnel.ts';

@@ -9,7 +9,7 @@ import type { Secret } from '../../core/secret.ts';
 import { type Destination, parseDestination } from '../dial/destination.ts';
 import { DialFailure, type Opening, toCode } from '../dial/dial.ts';
 import { lookUpForConnect } from '../dial/resolve.ts';
-import { parseResponseHead } from './response-head.ts';
+import { parseResponseHead } from './response-parser.ts';
 
 /** The settings of the proxy. */
 interface EgressProxySettings {

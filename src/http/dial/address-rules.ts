@@ -1,6 +1,8 @@
 /** Which addresses may be connected to: those on the public internet, in every notation that reaches them, besides what the config says. */
+
 import { isIP } from 'node:net';
-import { findEmbeddedIpv4, IpRanges, Nat64Prefixes, normalizeIp } from '../../core/ip-address.ts';
+import { networkInterfaces } from 'node:os';
+import { findEmbeddedIpv4, IpRanges, isLoopbackIp, Nat64Prefixes, normalizeIp } from '../../core/ip-address.ts';
 
 /** IANA's special-purpose registries (RFC 6890 and its successors): private, loopback, link-local, metadata, multicast, reserved. */
 const SPECIAL_IPV4 = [
@@ -78,4 +80,32 @@ export function compileAddressRules(settings: AddressSettings, denied = 'is deni
     const behind = embedded === undefined ? translated : [...translated, embedded];
     return problem ?? behind.map(findOneProblem).find((each) => each !== undefined);
   };
+}
+
+// The ports that this process listens on. The proxy never connects to them, as they may trust connections from this machine.
+
+/** The set of these ports. */
+export class OwnPorts {
+  readonly #ports = new Set<number>();
+
+  /** Adds ports. */
+  add(...ports: readonly number[]): void {
+    for (const port of ports) this.#ports.add(port);
+  }
+
+  /** Whether a connection to this address would reach this process. */
+  has(address: string, port: number): boolean {
+    return this.#ports.has(port) && isLocal(address);
+  }
+}
+
+/** A connection to "any address" goes to this machine. */
+const ANY: ReadonlySet<string | undefined> = new Set(['0.0.0.0', '::']);
+
+/** Reads the interfaces each time, as a pod may gain addresses; called only if the port matches. */
+function isLocal(address: string): boolean {
+  const ip = normalizeIp(address);
+  if (isLoopbackIp(address) || ANY.has(ip)) return true;
+  const own = Object.values(networkInterfaces()).flatMap((entries = []) => entries.map((entry) => normalizeIp(entry.address)));
+  return ip !== undefined && own.includes(ip);
 }

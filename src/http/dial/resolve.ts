@@ -140,7 +140,7 @@ const UNREACHABLE: ReadonlySet<unknown> = new Set(['ETIMEOUT', 'ECONNREFUSED']);
 
 /**
  * A resolver for names that others choose. It needs no thread: a name whose server never responds must not block other work of the process
- * (core/name-lookup.ts). IPv4 addresses come first, as IPv6 is often configured without a route to the internet.
+ * (`lookUp`). IPv4 addresses come first, as IPv6 is often configured without a route to the internet.
  */
 export function createResolve({
   local,

@@ -77,7 +77,7 @@ export function isFromOtherSite({ headers }: IncomingMessage): boolean {
 export class PortAccess {
   #token: BearerToken | undefined;
 
-  /** `token`: checked with `findTokenProblem` of core/bearer-token.ts; undefined if none is configured. */
+  /** `token`: checked with `findTokenProblem` below; undefined if none is configured. */
   constructor(token: Secret | undefined) {
     this.#token = toToken(token);
   }

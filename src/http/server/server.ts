@@ -14,9 +14,8 @@ import { type ClientResolver, createClientResolver, createRequestInfo } from './
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
-import { type Http2Request, Http2Sessions } from './http2.ts';
+import { type Http2Request, Http2Sessions, Http2Streams } from './http2.ts';
 import { Http2Response } from './http2-response.ts';
-import { Http2Streams } from './http2-streams.ts';
 import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';

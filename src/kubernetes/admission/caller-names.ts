@@ -2,7 +2,7 @@
 import type { TLSSocket } from 'node:tls';
 import { readText } from '../../config/load/document.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
-import { readCertificates } from '../certificates/chain.ts';
+import { readCertificates } from '../certificates/certificate.ts';
 
 /** The result of checking a connection's certificate. */
 interface Caller {

@@ -9,8 +9,7 @@ import { KubeError } from '../client/error.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
 import type { EventOutcome } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
-import type { PodEvent } from './reviewer.ts';
-import { shorten } from './warnings.ts';
+import { type PodEvent, shorten } from './reviewer.ts';
 
 /** Events are deduplicated for this long, so that a thousand pods of one owner cause one Event. */
 const REPEATED_WITHIN_MS: Milliseconds = 600_000;

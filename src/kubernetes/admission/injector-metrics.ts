@@ -1,7 +1,7 @@
 /** All metrics of the admission server (docs/injector.md). */
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-error-metrics.ts';
+import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-errors.ts';
 import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/openmetrics.ts';
 import { collectProcessMetrics, createBuildInfo } from '../../telemetry/metrics/process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';

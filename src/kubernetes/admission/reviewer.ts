@@ -13,7 +13,6 @@ import { type ReviewedRequest, respondToReview } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
 import type { InjectorMetrics, RejectionLabel } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
-import { addWarnings, shorten } from './warnings.ts';
 
 /** A placeholder for the pod's addresses, which are not known yet; any address except loopback works here (RFC 5737). */
 const POD_ADDRESSES = '192.0.2.1';
@@ -240,4 +239,26 @@ function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'injected' 
 /** Expands like Kubernetes: `$$` is a dollar sign, `$(NAME)` the variable. */
 function expand(arg: string): string {
   return arg.replace(/\$\$|\$\([^$)]*\)/g, (found) => (found === '$$' ? '$' : POD_ADDRESSES));
+}
+
+// Adds warnings to a response, within the limits of the API server.
+
+/** The API server truncates longer warnings if there are many (4096 bytes in total). */
+const MAX_WARNING_LENGTH = 256;
+const MAX_WARNINGS = 12;
+
+/** Adds the warnings to an AdmissionReview. */
+function addWarnings(review: object, warnings: readonly string[]): object {
+  if (warnings.length === 0) return review;
+  const response = objectAt(review, 'response');
+  const earlier = Array.isArray(response['warnings']) ? response['warnings'] : [];
+  const all = [...earlier, ...warnings.map((warning) => shorten(`sidegate: ${warning}`))];
+  return { ...review, response: { ...response, warnings: all.slice(0, MAX_WARNINGS) } };
+}
+
+/** Truncates to one line, by code points, because half a surrogate pair is not valid UTF-8. */
+export function shorten(text: string, maxLength = MAX_WARNING_LENGTH): string {
+  // Bounds the work: the text is untrusted, and only its start can be kept.
+  const characters = [...text.slice(0, 2 * (maxLength + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
+  return characters.length <= maxLength ? characters.join('') : `${characters.slice(0, maxLength - 1).join('')}…`;
 }

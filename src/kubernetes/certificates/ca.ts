@@ -2,7 +2,7 @@
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { type CertificateValidity, type Issuer, issueCa } from './certificate.ts';
-import type { SecretData } from './cluster-secret.ts';
+import type { SecretData } from './cluster-objects.ts';
 
 /** All CA certificates that are in use at one time. */
 export interface CaSet {

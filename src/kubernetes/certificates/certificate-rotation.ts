@@ -4,14 +4,26 @@ import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
+import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
-import { type CaSet, readSecretData, toEnd, toSecretData, toTrusted } from './ca.ts';
-import { ClusterObjectError } from './cluster-object-error.ts';
-import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
-import type { RotationLogger } from './log-events.ts';
-import { planRotation, type RotationTimes, toRenewal } from './rotation.ts';
+import { type CaSet, createCa, readSecretData, toEnd, toIssuedAt, toSecretData, toTrusted } from './ca.ts';
+import { ClusterObjectError, ClusterSecret, isSameTrust, type SecretObject, WebhookBundle } from './cluster-objects.ts';
 import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from './server-pair.ts';
-import { isSameTrust, WebhookBundle } from './webhook-bundle.ts';
+
+// The events that the rotation controller logs.
+
+type RotationLogEvent =
+  | 'ca_rotated'
+  | 'ca_bundle_patched'
+  | 'certificate_check_failed'
+  | 'certificate_check_recovered'
+  | 'certificate_issued'
+  | 'draining'
+  | 'rotation_started'
+  | 'stopped';
+
+/** The log of the rotation controller. */
+type RotationLogger = Logger<RotationLogEvent | TelemetryLogEvent>;
 
 /** The objects that it maintains, and the lifetimes of the certificates. */
 interface RotationConfig extends RotationTimes {
@@ -249,4 +261,68 @@ export class RotationController {
     this.#unwatchErrors();
     return true;
   }
+}
+
+// Decides when a CA is replaced, in steps that keep every server trusted at all times. Pure.
+
+/** Lifetimes. */
+export interface RotationTimes {
+  readonly caLifetime: Milliseconds;
+  readonly serverLifetime: Milliseconds;
+  /** How long the next CA is trusted before it signs. */
+  readonly overlap: Milliseconds;
+}
+
+/** A step of the rotation, as logged. */
+type RotationStep = 'created' | 'replaced' | 'announced' | 'switched' | 'retired';
+
+/** The state to write. */
+interface RotationPlan {
+  readonly step: RotationStep;
+  readonly caSet: CaSet;
+}
+
+/** The share of its lifetime after which a certificate is renewed. */
+const RENEWED_AFTER = 2 / 3;
+/** Margin for replicas that read the Secret before it was written, and for clocks that differ. */
+const MAX_MARGIN_MS: Milliseconds = 60_000;
+
+/**
+ * The next step, or undefined if no step is due. `known`: the CA that this replica used last. It stays trusted for a while if an operator
+ * empties the Secret to force a rotation.
+ */
+export function planRotation(
+  caSet: CaSet | undefined,
+  known: X509Certificate | undefined,
+  now: EpochMilliseconds,
+  times: RotationTimes,
+): RotationPlan | undefined {
+  if (caSet === undefined) {
+    const previous = known === undefined || toEnd(known) <= now ? undefined : { certificate: known, since: now };
+    return { step: 'created', caSet: { current: createCa(now, times.caLifetime), ...withPrevious(previous) } };
+  }
+  const { current, next, previous } = caSet;
+  const end = toEnd(current.certificate);
+  if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toIssuedAt(next.certificate) + times.overlap, end))
+    return { step: 'switched', caSet: { current: next, previous: { certificate: current.certificate, since: now } } };
+  // An expired CA is not trusted by any client, so it can be replaced without an overlap.
+  if (end <= now) return { step: 'replaced', caSet: { current: createCa(now, times.caLifetime) } };
+  if (previous !== undefined && now >= previous.since + times.serverLifetime + Math.min(times.overlap, MAX_MARGIN_MS))
+    return { step: 'retired', caSet: { current, ...(next === undefined ? undefined : { next }) } };
+  if ((next === undefined || toEnd(next.certificate) <= now) && now >= toRenewal(current.certificate))
+    return {
+      step: 'announced',
+      caSet: { current, next: createCa(now, times.caLifetime), ...withPrevious(previous) },
+    };
+  return undefined;
+}
+
+/** When a certificate must be renewed: after two thirds of its lifetime. */
+function toRenewal(certificate: X509Certificate): EpochMilliseconds {
+  const made = toIssuedAt(certificate);
+  return made + (toEnd(certificate) - made) * RENEWED_AFTER;
+}
+
+function withPrevious(previous: CaSet['previous']): Pick<CaSet, 'previous'> {
+  return previous === undefined ? {} : { previous };
 }

@@ -4,7 +4,7 @@ import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import { createCa, toValidity } from './ca.ts';
 import { type Issuer, issueServer } from './certificate.ts';
-import type { SecretData } from './cluster-secret.ts';
+import type { SecretData } from './cluster-objects.ts';
 
 /** A certificate with its key, PEM. */
 export interface ServerPair {

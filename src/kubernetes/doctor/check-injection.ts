@@ -2,8 +2,7 @@
 import { ENFORCE_LABEL, INJECT_LABEL } from '../injector/names.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import type { Pod } from './objects.ts';
-import { fits } from './selector.ts';
+import { fits, type Pod } from './objects.ts';
 import {
   arePortsKnown,
   findSidecar,

@@ -1,10 +1,16 @@
 /** Checks which other pods in the cluster can connect to the app's port: what NetworkPolicies allow. */
 import type { Facts } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import type { NetworkPolicy, Pod, PolicyPeer, PolicyPort, PolicyRule } from './objects.ts';
-import { findNamedPort } from './ports.ts';
-import { fits, isEverything } from './selector.ts';
-import { findSidecar, isOnLoopback, isProtected, type Sidecar } from './sidecar.ts';
+import {
+  fits,
+  isEverything,
+  type NetworkPolicy,
+  type Pod,
+  type PolicyPeer,
+  type PolicyPort,
+  type PolicyRule,
+} from './objects.ts';
+import { findNamedPort, findSidecar, isOnLoopback, isProtected, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
 interface CheckedPod {

@@ -3,10 +3,8 @@ import { isIPv6 } from 'node:net';
 import { normalizeIp } from '../../core/ip-address.ts';
 import { type Facts, itemsOf, keyOf } from './facts.ts';
 import { type Finding, finding } from './finding.ts';
-import type { EndpointSlice, Pod, Service, ServicePort } from './objects.ts';
-import { classify, declares, findNamedPort, resolveTarget } from './ports.ts';
-import { fits } from './selector.ts';
-import { findSidecar, isProtected, isReady, type Sidecar } from './sidecar.ts';
+import { type EndpointSlice, fits, type Pod, type Service, type ServicePort } from './objects.ts';
+import { classify, declares, findNamedPort, findSidecar, isProtected, isReady, resolveTarget, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
 /** From this minor version on, the endpoints controller resolves named ports of native sidecars. */

@@ -5,7 +5,7 @@ import { isGate } from './check-sidecar.ts';
 import { type Facts, itemsOf, keyOf, oncePer } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { EndpointSlice, Pod, Service } from './objects.ts';
-import { classify, resolveTarget } from './ports.ts';
+import { classify, resolveTarget } from './sidecar.ts';
 import { mayServe, type Workload } from './workloads.ts';
 
 /**

@@ -1,10 +1,31 @@
 /** Reads a cluster for the doctor: lists, and the objects that pods refer to. It reports objects that it may not read, and writes nothing. */
-
+import { parseConfig } from '../../config/load/load.ts';
+import { type Config, realmsOf, remembersIds } from '../../config/schema/config.ts';
+import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { KubeClient, Query } from '../client/client.ts';
+import { isError } from '../../core/problem.ts';
+import { type KubeClient, METADATA_ONLY_OBJECT, type Query } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
-import type { InjectorConfig } from '../injector/injector-config.ts';
-import { CONTROLLER_KINDS, type ControllerKind, type Facts, type FoundObjects } from './facts.ts';
+import { type InjectorConfig, parseInjectorConfig, type SidecarDefaults } from '../injector/injector-config.ts';
+import { CONFIG_FOLDER, CONFIG_KEY, RULES_ANNOTATION, SECRETS_FOLDER } from '../injector/names.ts';
+import { isRaw, listAt } from '../injector/raw.ts';
+import { repositoryOf, type SidecarRules } from '../injector/sidecar-rules.ts';
+import { toDefaultsHash } from '../injector/status.ts';
+import { concernedOf, configNameOf, secretNamesOf } from './check-config.ts';
+import { WEBHOOK } from './check-injection.ts';
+import {
+  type ByName,
+  CONTROLLER_KINDS,
+  type ControllerKind,
+  type Current,
+  type Facts,
+  type FoundObjects,
+  type GateConfig,
+  itemsOf,
+  keyOf,
+  type Live,
+  type Presence,
+} from './facts.ts';
 import type {
   Controller,
   EndpointSlice,
@@ -12,12 +33,13 @@ import type {
   Named,
   NetworkPolicy,
   Pod,
+  PodTemplate,
   PolicyBinding,
   Service,
   WebhookConfiguration,
 } from './objects.ts';
-import { readCurrent, serviceOf } from './read-current.ts';
-import { readConfigs, readLive, readSecrets } from './read-named.ts';
+import { findSidecar } from './sidecar.ts';
+import { findWorkloads } from './workloads.ts';
 
 /** What to read. */
 interface DoctorScope {
@@ -166,4 +188,273 @@ async function readInjectors(reader: Reader, webhooks: FoundObjects<WebhookConfi
   const service = serviceOf(webhooks);
   if (service === undefined) return { items: [] };
   return reader.within(service.namespace, 'apps/v1', 'deployments', INJECTOR);
+}
+
+// Reads how sidecars are created at present: the injector's config, and what the chart's policies allow.
+
+const INJECTOR_KEY = 'injector.yaml';
+const VERSION_LABEL = 'app.kubernetes.io/version';
+
+/** The objects that it is read from. */
+interface Installed {
+  readonly webhooks: FoundObjects<WebhookConfiguration>;
+  readonly policies: FoundObjects<Named>;
+}
+interface Given {
+  readonly config: InjectorConfig;
+  readonly version: string;
+}
+
+/** Uses the given config, or else what is installed in the cluster. */
+async function readCurrent(client: KubeClient, installed: Installed, given: Given | undefined): Promise<Current> {
+  if (given !== undefined) {
+    const { sidecar } = given.config;
+    const { cpu: cpuLimit } = sidecar.resources.limits;
+    return { version: given.version, hash: toDefaultsHash(sidecar), cpuLimit, rules: toRules(sidecar), unknown: undefined };
+  }
+  const { defaults, ...current } = await readInstalled(client, installed.webhooks);
+  const rules = readPolicyRules(installed.policies) ?? (defaults === undefined ? undefined : toRules(defaults));
+  return { ...current, cpuLimit: defaults?.resources.limits.cpu, rules };
+}
+
+/** The Service of the injector, from its webhook configuration. */
+function serviceOf(
+  webhooks: FoundObjects<WebhookConfiguration>,
+): { readonly namespace: string; readonly name: string } | undefined {
+  const own = itemsOf(webhooks).flatMap((each) => each.webhooks ?? []);
+  return own.find(({ name }) => name === WEBHOOK)?.clientConfig.service;
+}
+
+type InstalledDefaults = Omit<Current, 'rules'> & { readonly defaults?: SidecarDefaults };
+
+/** The injector's ConfigMap has the name of its Service; its version is a label on all objects of the chart. */
+async function readInstalled(client: KubeClient, webhooks: FoundObjects<WebhookConfiguration>): Promise<InstalledDefaults> {
+  if ('unknown' in webhooks) return { version: undefined, hash: undefined, unknown: webhooks.unknown };
+  const owner = webhooks.items.find((each) => each.webhooks?.some(({ name }) => name === WEBHOOK));
+  const version = owner?.metadata.labels?.[VERSION_LABEL];
+  const service = serviceOf(webhooks);
+  if (service === undefined) return { version, hash: undefined, unknown: 'no injector was found' };
+  const { namespace, name } = service;
+  try {
+    const { data = {} } = await client.request<{ data?: Record<string, string> }>(
+      'GET',
+      `/api/v1/namespaces/${namespace}/configmaps/${name}`,
+    );
+    const { config } = parseInjectorConfig(INJECTOR_KEY, data[INJECTOR_KEY] ?? '');
+    if (config === undefined)
+      return { version, hash: undefined, unknown: `the ConfigMap ${namespace}/${name} has no valid ${INJECTOR_KEY}` };
+    return {
+      version,
+      hash: toDefaultsHash(config.sidecar),
+      unknown: version === undefined ? 'the webhook configuration has no version label' : undefined,
+      defaults: config.sidecar,
+    };
+  } catch (thrown) {
+    if (!(thrown instanceof KubeError)) throw thrown;
+    const why = thrown.status === FORBIDDEN ? `you may not get the ConfigMap ${namespace}/${name}` : thrown.message;
+    return { version, hash: undefined, unknown: why };
+  }
+}
+
+/** If the config does not list allowed images, those of the default image's repository are allowed. */
+function toRules({ image, allowedImages = [repositoryOf(image)], ...rules }: SidecarDefaults): SidecarRules {
+  return {
+    allowedImages,
+    allowedEnv: rules.allowedEnv,
+    allowedMounts: rules.allowedMounts,
+    allowedInitContainers: rules.allowedInitContainers,
+  };
+}
+
+/** The rules that the chart records on its policies. They can be trusted: anyone who can change them can also change what the policies deny. */
+function readPolicyRules(policies: FoundObjects<Named>): SidecarRules | undefined {
+  const noted = itemsOf(policies).flatMap(({ metadata }) => parseRules(metadata.annotations?.[RULES_ANNOTATION]));
+  if (noted.length === 0) return undefined;
+  const union = (key: keyof SidecarRules): string[] => [
+    ...new Set(noted.flatMap((each) => listAt(each, key).filter((item) => typeof item === 'string'))),
+  ];
+  return {
+    allowedImages: union('allowedImages'),
+    allowedEnv: union('allowedEnv'),
+    allowedMounts: union('allowedMounts'),
+    allowedInitContainers: union('allowedInitContainers'),
+  };
+}
+
+function parseRules(text: string | undefined): object[] {
+  try {
+    const value: unknown = JSON.parse(text ?? '');
+    return isRaw(value) ? [value] : [];
+  } catch {
+    return [];
+  }
+}
+
+// Reads what pods refer to: ConfigMaps with the gate's config loader, Secrets by name only, and the metrics of running sidecars.
+
+const MAX_LINE_LENGTH = 1024;
+const CONFIG_INFO = /^[^}\n]*\bhash="([0-9a-f]{1,64})"[^}\n]*\} 1(?:\.0+)?$/;
+const BUILD_INFO = /^[^}\n]*\bversion="([0-9a-z.+-]{1,64})"[^}\n]*\} 1(?:\.0+)?$/i;
+
+const CONCURRENCY = 8;
+const LIVE_TIMEOUT_MS = 5_000;
+const MAX_EXPOSITION_BYTES = 8_388_608;
+/** Anyone with a namespace can fill ConfigMaps, and the checks of 1 MiB take minutes: they compare all routes. This many characters have a thousand. */
+const MAX_CONFIG_LENGTH = 131_072;
+const MAX_PROBLEMS = 20;
+
+/** Every ConfigMap with the config of a pod's gate. */
+async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<GateConfig>> {
+  return readEach(
+    namesIn(facts, (each) => [configNameOf(each) ?? ''].filter((name) => name !== '')),
+    async (namespace, name) => {
+      try {
+        const { data = {} } = await client.request<{ data?: Record<string, string> }>(
+          'GET',
+          `/api/v1/namespaces/${namespace}/configmaps/${name}`,
+        );
+        return toGateConfig(data, clock);
+      } catch (thrown) {
+        if (!(thrown instanceof KubeError)) throw thrown;
+        if (thrown.status === NOT_FOUND) return { state: 'missing' };
+        return { state: 'unknown', reason: thrown.status === FORBIDDEN ? 'you may not get it' : thrown.message };
+      }
+    },
+  );
+}
+
+/** Whether each Secret that a pod refers to exists. Only its metadata is requested. */
+async function readSecrets(client: KubeClient, facts: Facts): Promise<ByName<Presence>> {
+  return readEach(namesIn(facts, secretNamesOf), async (namespace, name) => {
+    try {
+      await client.request('GET', `/api/v1/namespaces/${namespace}/secrets/${name}`, { accept: METADATA_ONLY_OBJECT });
+      return 'there';
+    } catch (thrown) {
+      if (!(thrown instanceof KubeError)) throw thrown;
+      if (thrown.status === NOT_FOUND) return 'missing';
+      return { unknown: thrown.status === FORBIDDEN ? 'you may not get it' : thrown.message };
+    }
+  });
+}
+
+/** The config of each running sidecar, read through the API server, so that no port in the cluster has to be reachable. */
+async function readLive(client: KubeClient, facts: Facts): Promise<ByName<Live>> {
+  const pods = itemsOf(facts.pods).filter((pod) => pod.status?.phase === 'Running' && findSidecar(pod) !== undefined);
+  const byKey = new Map(pods.map((pod) => [keyOf(pod.metadata.namespace ?? '', pod.metadata.name), pod]));
+  return readEach([...byKey.keys()], async (namespace, name) => readOneLive(client, byKey.get(keyOf(namespace, name))));
+}
+
+async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Live> {
+  const port = pod === undefined ? undefined : findSidecar(pod)?.ports.admin;
+  if (pod === undefined || port === undefined) return { unknown: 'its arguments contain no --admin port' };
+  const { namespace, name } = pod.metadata;
+  try {
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
+    const text = await client.text(path, { timeout: LIVE_TIMEOUT_MS, maxBytes: MAX_EXPOSITION_BYTES });
+    const hash = readConfigHash(text);
+    return hash === undefined
+      ? { unknown: `port ${port} serves no sidegate_config_info metric` }
+      : { hash, version: readBuildVersion(text) };
+  } catch (thrown) {
+    if (!(thrown instanceof KubeError)) throw thrown;
+    return { unknown: thrown.status === FORBIDDEN ? 'you may not get pods/proxy' : thrown.message };
+  }
+}
+
+/** The names that pods and templates refer to, with their namespaces. */
+function namesIn(facts: Facts, namesOf: (each: PodTemplate) => readonly string[]): readonly string[] {
+  const keys = findWorkloads(facts).flatMap((workload) =>
+    concernedOf(workload).flatMap((each) => namesOf(each).map((name) => keyOf(workload.namespace, name))),
+  );
+  return [...new Set(keys)];
+}
+
+async function readEach<T>(keys: readonly string[], read: (namespace: string, name: string) => Promise<T>): Promise<ByName<T>> {
+  const found = new Map<string, T>();
+  const waiting = [...keys];
+  const work = async (): Promise<void> => {
+    for (let key = waiting.shift(); key !== undefined; key = waiting.shift()) {
+      const [namespace = '', name = ''] = key.split('/');
+      found.set(key, await read(namespace, name));
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENCY }, work));
+  return found;
+}
+
+/** Uses the gate's config loader, with the path of the file in the sidecar. */
+function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): GateConfig {
+  const text = data[CONFIG_KEY];
+  if (text === undefined) return { state: 'without-key', keys: Object.keys(data) };
+  if (text.length > MAX_CONFIG_LENGTH)
+    return { state: 'unknown', reason: `${CONFIG_KEY} has ${text.length} characters; the maximum is ${MAX_CONFIG_LENGTH}` };
+  // The upstream is in the sidecar's arguments.
+  const options = { needsUpstream: false, maxProblems: MAX_PROBLEMS };
+  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, options);
+  if (loaded.config === undefined) {
+    const errors = loaded.problems.filter(isError);
+    return {
+      state: 'broken',
+      problems: errors.map(({ line, path, message }) => `line ${line ?? 1}: ${path === '' ? '' : `${path}: `}${message}`),
+    };
+  }
+  const { config, hash } = loaded;
+  return {
+    state: 'valid',
+    hash,
+    workers: config.workers,
+    routes: config.routes.length,
+    open: config.routes.filter(({ allow }) => allow === 'anyone').map(({ name }) => name),
+    observing: config.routes.filter(({ mode }) => mode === 'observe').map(({ name }) => name),
+    isShared: config.store.redis !== undefined,
+    remembered: toRemembered(config),
+    secrets: toSecrets(config),
+    queueFile: queueFileOf(config),
+  };
+}
+
+/** The state that is in memory without Redis. */
+function toRemembered(config: Config): string[] {
+  const { routes } = config;
+  return [
+    ...(routes.some(remembersIds) ? ['handled IDs'] : []),
+    ...(routes.some(({ webhook }) => webhook?.order !== undefined) ? ['the newest version of each resource'] : []),
+    ...(realmsOf(config).some(({ realm }) => realm.limit !== 'off') ? ['failed login attempts'] : []),
+  ];
+}
+
+/** The Secrets whose directories the config reads. */
+function toSecrets(config: Config): string[] {
+  const folder = `${SECRETS_FOLDER}/`;
+  const files = toTexts(config).filter((text) => text.startsWith(folder));
+  return [...new Set(files.flatMap((file) => file.slice(folder.length).split('/')[0] || []))];
+}
+
+function toTexts(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(toTexts) : [];
+}
+
+/** The hash of the config in use, from the metrics of a sidecar: the text is untrusted, as the owner of the pod can serve anything. */
+export function readConfigHash(text: string): string | undefined {
+  return readLabel(text, 'sidegate_config_info{', CONFIG_INFO);
+}
+
+/** The version of the running program. */
+export function readBuildVersion(text: string): string | undefined {
+  return readLabel(text, 'sidegate_build_info{', BUILD_INFO);
+}
+
+/** Undefined if no line contains it. Takes linear time. */
+function readLabel(text: string, name: string, info: RegExp): string | undefined {
+  for (let start = 0; start < text.length; ) {
+    const found = text.indexOf('\n', start);
+    const end = found === -1 ? text.length : found;
+    if (end - start <= MAX_LINE_LENGTH && text.startsWith(name, start)) {
+      const [, label] = info.exec(text.slice(start + name.length, end)) ?? [];
+      if (label !== undefined) return label;
+    }
+    start = end + 1;
+  }
+  return undefined;
 }

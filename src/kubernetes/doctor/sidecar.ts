@@ -1,8 +1,9 @@
 /** Finds the sidecar in a pod or template, and reads its port and the app's port from its arguments. */
+
 import { CONTAINER, INJECT_LABEL, INJECTED_LABEL } from '../injector/names.ts';
 import { type InjectionStatus, readStatus } from '../injector/status.ts';
 import { listNames } from './finding.ts';
-import type { Container, ContainerStatus, Pod, PodTemplate } from './objects.ts';
+import type { Container, ContainerStatus, Pod, PodSpec, PodTemplate, ServicePort } from './objects.ts';
 
 /** A container `sidegate`. */
 export interface Sidecar {
@@ -133,4 +134,47 @@ function optionOf(args: readonly string[], name: string): string | undefined {
 function toPort(text: string | undefined): number | undefined {
   const [, port] = /:([0-9]{1,5})\/*$/.exec(text ?? '') ?? [];
   return port === undefined ? undefined : Number(port);
+}
+
+// Resolves a Service's port in a pod, as the endpoints controller does.
+
+/**
+ * The process that listens on a port. `beside`: another port of the pod; it does not matter which container declares it, because only annotations
+ * say which container is the app. `nothing`: the pod declares no port of that name.
+ */
+type PortTarget = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
+
+/** Resolves a port name: app containers first, then native sidecars, like findPort of the endpoints controller. */
+export function findNamedPort(spec: PodSpec, name: string, protocol = 'TCP'): number | undefined {
+  const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
+  for (const { ports = [] } of [...spec.containers, ...sidecars]) {
+    const found = ports.find((port) => port.name === name && (port.protocol ?? 'TCP') === protocol);
+    if (found !== undefined) return found.containerPort;
+  }
+  return undefined;
+}
+
+/** The port of the pod that a Service's port targets. */
+export function resolveTarget(spec: PodSpec, { port, targetPort, protocol = 'TCP' }: ServicePort): number | undefined {
+  if (protocol !== 'TCP') return undefined;
+  if (typeof targetPort === 'string') return findNamedPort(spec, targetPort, protocol);
+  return targetPort ?? port;
+}
+
+/** Returns which process listens on this port of the pod. */
+export function classify(spec: PodSpec, port: number | undefined): PortTarget {
+  if (port === undefined) return 'nothing';
+  const sidecar = findSidecar({ spec });
+  if (sidecar === undefined) return 'other';
+  const { data, admin, app } = sidecar.ports;
+  if (port === data || port === admin) return 'sidecar';
+  if (app === undefined || data === undefined) return 'other';
+  if (port === app) return 'app';
+  if (declares(sidecar.container, port)) return 'sidecar';
+  return 'beside';
+}
+
+/** Whether a container declares a TCP port. */
+export function declares({ ports = [] }: Container, port: number): boolean {
+  return ports.some(({ containerPort, protocol = 'TCP' }) => containerPort === port && protocol === 'TCP');
 }

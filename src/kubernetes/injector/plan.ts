@@ -1,11 +1,10 @@
 /** Plans a pod's sidecar from the pod's annotations and the injector's defaults. */
 
 import type { App } from './app.ts';
-import type { Findings } from './findings.ts';
 import type { SidecarDefaults } from './injector-config.ts';
 import { APP_PORT_MODES, type Interception, toAmount } from './kubernetes-values.ts';
 import { DATA_PORT, DOMAIN } from './names.ts';
-import { type InjectContext, isAtLeast } from './outcome.ts';
+import { type Findings, type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
 import { checkQueueVolume } from './queue-volume.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';

@@ -1,9 +1,9 @@
 /** Denies pods that cannot be protected, or that already use names or ports of the sidecar. */
-import type { Findings } from './findings.ts';
+
 import { APP_PORT_MODES } from './kubernetes-values.ts';
 import { CONTAINER, DOMAIN } from './names.ts';
 import { findTaken, type IsOfApp, type TakenResource } from './other-containers.ts';
-import type { DenyReason, InjectContext } from './outcome.ts';
+import type { DenyReason, Findings, InjectContext } from './outcome.ts';
 import type { Plan } from './plan.ts';
 import { has, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { SHARING } from './sidecar-check.ts';

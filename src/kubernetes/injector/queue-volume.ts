@@ -1,7 +1,7 @@
 /** Checks the volume for the SQLite queue: it must belong to the sidecar alone, be writable for it, and outlive the pod. */
-import type { Findings } from './findings.ts';
+
 import { DOMAIN } from './names.ts';
-import type { InjectContext } from './outcome.ts';
+import type { Findings, InjectContext } from './outcome.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 import { USER } from './sidecar.ts';

@@ -15,7 +15,7 @@ import type {
   Receiver,
   RepairProgress,
 } from '../queue/delivery-queue.ts';
-import { isQueueBusy } from '../queue/store-budget.ts';
+import { isQueueBusy } from '../queue/store-client.ts';
 import { define, findEnabled, type OperationParts, toAttemptView, toPage, toRouted, UNKNOWN_EVENT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
 

@@ -14,8 +14,7 @@ import {
   parseSigningSecret,
   type SigningSecret,
 } from '../../verify/sign/signing-keys.ts';
-import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
-import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
+import { type Endpoint, findHeaderProblem, type SigningKey } from '../endpoints/endpoint.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
 import { createEventId, type Envelope, isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';

@@ -16,8 +16,7 @@ import {
   type Target,
 } from './endpoint.ts';
 import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
-import { EndpointIndex } from './endpoint-index.ts';
-import { EndpointMemory } from './endpoint-memory.ts';
+import { EndpointIndex, EndpointMemory } from './endpoint-index.ts';
 import {
   type ConfigState,
   decodeRecord,

@@ -12,7 +12,7 @@ import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts';
 import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
-import { isQueueBusy } from '../queue/store-budget.ts';
+import { isQueueBusy } from '../queue/store-client.ts';
 
 export interface InboxOptions {
   readonly route: string;

@@ -1,9 +1,19 @@
 /** The tables of the outbox: their migrations, and the statements that sidegate runs on them (docs/outbox.md). */
 import pg from 'pg';
-import { PostgresError } from '../../state/postgres.ts';
+import { SidegateError } from '../../core/errors.ts';
+import { onEvent, runDetached } from '../../core/safe-events.ts';
+import {
+  type ConnectionResult,
+  createPostgresClient,
+  formatPostgres,
+  PostgresError,
+  type PostgresTarget,
+  repeatTransaction,
+  toPostgresError,
+} from '../../state/postgres.ts';
 
 /** Notified by a trigger for each INSERT. */
-export const OUTBOX_CHANNEL = 'sidegate_outbox';
+const OUTBOX_CHANNEL = 'sidegate_outbox';
 
 /**
  * Each runs once, in one transaction, in the schema of the outbox; only ever append to the list. Replicas of the version before run side by
@@ -45,7 +55,7 @@ const MIGRATION_LOCK = 0x73676f7574626f78n;
  * tables. A lock is waited for, but not long; a replica that the network lost frees its rows after a minute. The removal of a row need
  * not be durable: if it is lost, the row is found again, and the queue knows its ID. Row-level security that hides rows is an error.
  */
-export function toBegin(schema: string): string {
+function toBegin(schema: string): string {
   return [
     'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE',
     `SET LOCAL search_path TO "${schema}"`,
@@ -65,7 +75,7 @@ const RIGHTS = `SELECT has_table_privilege('sidegate_outbox', 'SELECT') AS "SELE
   NOT (row_security_active('sidegate_outbox') OR row_security_active('sidegate_outbox_rejected')) AS "BYPASSRLS, without which row-level security hides rows"`;
 
 /** Reads the state of the schema, as the role sees it, in a transaction. `version`: 0 without a table. */
-export async function readSetup(client: pg.Client, schema: string) {
+async function readSetup(client: pg.Client, schema: string) {
   const query = `SELECT to_regclass('sidegate_outbox_version') IS NOT NULL AS "hasTable",
     coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), false) AS "canCreate"`;
   const [found] = (await client.query<{ hasTable: boolean; canCreate: boolean }>(query, [schema])).rows;
@@ -78,7 +88,7 @@ export async function readSetup(client: pg.Client, schema: string) {
 }
 
 /** Runs the migrations that are missing, within a transaction. Replicas that start at once do so one after the other. */
-export async function migrate(client: pg.Client): Promise<void> {
+async function migrate(client: pg.Client): Promise<void> {
   await client.query('SELECT pg_advisory_xact_lock($1)', [String(MIGRATION_LOCK)]);
   await client.query('CREATE TABLE IF NOT EXISTS sidegate_outbox_version (version integer PRIMARY KEY)');
   const { rows } = await client.query<{ version: number }>(
@@ -224,4 +234,109 @@ export async function readFigures(client: pg.Client, stuck: readonly string[]) {
   type Figures = { readonly waiting: number; readonly seq: string | null; readonly ageSeconds: number };
   const { rows } = await client.query<Figures>(FIGURES, [stuck]);
   return rows[0] ?? { waiting: 0, seq: null, ageSeconds: 0 };
+}
+
+// One connection of the outbox: it listens, and runs transactions one after the other.
+
+const SETUP_HINT = 'run the SQL of docs/outbox.md as the owner of the schema';
+
+/** A connection that was used until the first error. */
+export class OutboxSession {
+  readonly #target: PostgresTarget;
+  readonly #schema: string;
+  readonly #client: pg.Client;
+  #isOpen = true;
+
+  constructor(target: PostgresTarget, schema: string, onNotified: () => void, onEnded: () => void) {
+    this.#target = target;
+    this.#schema = schema;
+    this.#client = createPostgresClient(target);
+    onEvent(this.#client, 'notification', onNotified);
+    // The pending query, or the next one, reports the error.
+    onEvent(this.#client, 'error', () => {
+      this.#isOpen = false;
+      onEnded();
+    });
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /** Connects, creates the tables if they are missing, checks the rights of the role, and listens. Rejects with a PostgresError. */
+  async open(): Promise<void> {
+    const { version } = await this.check();
+    if (version < OUTBOX_MIGRATIONS.length) {
+      await this.transaction(migrate);
+      await this.#readSetup();
+    }
+    await this.#try(() => this.#client.query(`LISTEN ${OUTBOX_CHANNEL}`));
+  }
+
+  /** Connects and checks the tables and the rights of the role. */
+  async check() {
+    await this.#try(() => this.#client.connect());
+    return this.#readSetup();
+  }
+
+  /** Runs `work` in one transaction, again if only another transaction made it fail. After a rejection, the session must be ended. */
+  transaction<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
+    const run = async (): Promise<T> => {
+      await this.#client.query(toBegin(this.#schema));
+      const result = await work(this.#client);
+      await this.#client.query('COMMIT');
+      return result;
+    };
+    return this.#try(() => repeatTransaction(run, () => this.#client.query('ROLLBACK')));
+  }
+
+  /** PostgreSQL rolls back what was not committed. */
+  end(): void {
+    this.#isOpen = false;
+    runDetached(this.#client.end().catch(() => undefined));
+  }
+
+  async #try<T>(action: () => Promise<T>): Promise<T> {
+    try {
+      return await action();
+    } catch (thrown) {
+      this.#isOpen = false;
+      throw thrown instanceof SidegateError ? thrown : toPostgresError(thrown, this.#target);
+    }
+  }
+
+  async #readSetup() {
+    const setup = await this.transaction((client) => readSetup(client, this.#schema));
+    const { version, canCreate, missingRights } = setup;
+    const { user } = this.#target;
+    const title = formatPostgres(this.#target);
+    if (version === 0 && !canCreate)
+      throw new PostgresError(
+        `${title}: the schema ${this.#schema} has no table sidegate_outbox that the role ${user} can see, and the role may not create it`,
+        SETUP_HINT,
+      );
+    if (missingRights.length > 0)
+      throw new PostgresError(`${title}: the role ${user} lacks ${missingRights.join(', ')}`, `grant it as docs/outbox.md shows`);
+    return setup;
+  }
+}
+
+/** Connects once, and checks the tables and the rights; changes nothing. */
+export async function testOutbox(target: PostgresTarget, schema: string): Promise<ConnectionResult> {
+  const title = formatPostgres(target);
+  const ignore = (): void => undefined;
+  const session = new OutboxSession(target, schema, ignore, ignore);
+  try {
+    const { version } = await session.check();
+    return {
+      title: version === 0 ? `${title} (the start creates the tables of the outbox)` : title,
+      failure: undefined,
+      hint: '',
+    };
+  } catch (thrown) {
+    const { message, hint } = toPostgresError(thrown, target);
+    return { title, failure: message, hint };
+  } finally {
+    session.end();
+  }
 }

@@ -12,15 +12,14 @@ import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
 import { PostgresError, type PostgresTarget, toPostgresError } from '../../state/postgres.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
-import { joinBody } from '../events/event.ts';
-import { eventSchema } from '../events/event-schema.ts';
+import { eventSchema, joinBody } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
-import { isQueueBusy } from '../queue/store-budget.ts';
+import { isQueueBusy } from '../queue/store-client.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
-import { OutboxSession } from './outbox-session.ts';
 import {
   type OutboxKind,
   type OutboxRow,
+  OutboxSession,
   type RejectedRow,
   readFigures,
   rejectRows,

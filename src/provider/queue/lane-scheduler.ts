@@ -1,71 +1,14 @@
 /** Decides which endpoint is served next: tenants take turns, and so do the endpoints of each. One timer is for the next that becomes due. */
-import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+
+import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds, pause } from '../../core/clock.ts';
+import { TimeHeap } from '../../core/collections.ts';
+import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { TurnQueue } from '../../core/throttle.ts';
-import type { LaneResult } from './delivery-queue.ts';
-
-// A binary heap: values by time, the earliest first.
-
-interface Timed<T> {
-  readonly at: number;
-  readonly value: T;
-}
-
-export class TimeHeap<T> {
-  #items: Timed<T>[] = [];
-
-  get size(): number {
-    return this.#items.length;
-  }
-
-  get first(): Timed<T> | undefined {
-    return this.#items[0];
-  }
-
-  clear(): void {
-    this.#items = [];
-  }
-
-  push(at: number, value: T): void {
-    const items = this.#items;
-    const item = { at, value };
-    let i = items.push(item) - 1;
-    while (i > 0) {
-      const parent = (i - 1) >> 1;
-      const above = items[parent];
-      if (above === undefined || above.at <= at) break;
-      items[i] = above;
-      i = parent;
-    }
-    items[i] = item;
-  }
-
-  pop(): void {
-    const items = this.#items;
-    const last = items.pop();
-    if (last === undefined || items.length === 0) return;
-    let i = 0;
-    for (;;) {
-      const child = this.#earlierChild(i);
-      const below = items[child];
-      if (below === undefined || below.at >= last.at) break;
-      items[i] = below;
-      i = child;
-    }
-    items[i] = last;
-  }
-
-  keep(isKept: (value: T, at: number) => boolean): void {
-    const kept = this.#items.filter(({ at, value }) => isKept(value, at));
-    this.#items = [];
-    for (const { at, value } of kept) this.push(at, value);
-  }
-
-  #earlierChild(i: number): number {
-    const [left, right] = [this.#items[2 * i + 1], this.#items[2 * i + 2]];
-    return 2 * i + (right !== undefined && left !== undefined && right.at < left.at ? 2 : 1);
-  }
-}
+import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery, TakeOnly } from './delivery-queue.ts';
+import type { SettleMessage, TakenMessage } from './messages.ts';
+import type { Results } from './sql/store.ts';
+import type { StoreClient } from './store-client.ts';
 
 /** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
 const MAX_TIMER_MS = 10_000;
@@ -289,4 +232,141 @@ export class LaneScheduler {
     onClaimed();
     if (this.#running === 0) this.#onIdle?.();
   }
+}
+
+// One run of a lane.
+
+/** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
+type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
+
+const MIN_REPEAT_MS: Milliseconds = 50;
+const MAX_REPEAT_MS: Milliseconds = 1_000;
+
+interface StartedRun {
+  readonly entry: LaneEntry;
+  /** Later runs have higher numbers. */
+  readonly number: number;
+  readonly state: LaneState | undefined;
+  readonly holder: string | null;
+  readonly signal: AbortSignal;
+}
+
+export class LaneRun implements Lane {
+  readonly endpoint: string;
+  readonly state: LaneState | undefined;
+  readonly signal: AbortSignal;
+  readonly #run: StartedRun;
+  readonly #client: StoreClient;
+  readonly #clock: Clock;
+  readonly #taken = new Map<string, Taken>();
+  /** The numbers of events that were given back since the last take. */
+  #returned: number[] = [];
+  /** Of the entry, when all that was taken and not started was given back. */
+  #wakes: number;
+  /** JSON of the state as it is stored, or is being stored; undefined: not known. */
+  #stateText: string | undefined;
+  #isActive = false;
+  #isEnded = false;
+
+  constructor(run: StartedRun, client: StoreClient, clock: Clock) {
+    const { entry, state, signal } = run;
+    this.endpoint = entry.endpoint;
+    this.state = state;
+    this.signal = signal;
+    this.#run = run;
+    this.#client = client;
+    this.#clock = clock;
+    this.#stateText = state && JSON.stringify(state);
+    this.#wakes = entry.wakes;
+  }
+
+  get isOutdated(): boolean {
+    return this.#run.entry.wakes !== this.#wakes;
+  }
+
+  giveBack(deliveries: readonly Pick<Delivery, 'event'>[]): void {
+    this.#wakes = this.#run.entry.wakes;
+    for (const { event } of deliveries) {
+      const taken = this.#taken.get(event);
+      if (taken === undefined) continue;
+      this.#taken.delete(event);
+      this.#returned.push(taken.seq);
+      this.#run.entry.next = Math.min(this.#run.entry.next, this.#clock.now());
+    }
+  }
+
+  async take(limit: number, now: EpochMilliseconds, only?: TakeOnly): Promise<readonly Delivery[]> {
+    // The entry is never later than the database, so this asks only if there may be something.
+    if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
+    const { endpoint } = this;
+    const returned = this.#returned;
+    this.#returned = [];
+    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#run.number, limit, now, only, returned });
+    // Only this one sees all that is due.
+    if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
+    if (result.taken.length > 0) this.#isActive = true;
+    return result.taken.flatMap((taken, i) => {
+      const body = bodies[i];
+      if (body === undefined) return [];
+      this.#taken.set(taken.event, taken);
+      return [toDelivery(endpoint, taken, body)];
+    });
+  }
+
+  async settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {
+    const messages = settled.flatMap((each) => this.#toMessage(each));
+    const isHolder = !this.#isEnded;
+    this.#isActive = true;
+    const text = isHolder ? this.#noteState(state) : undefined;
+    if (messages.length === 0 && text === undefined) return;
+    const { next, isLost } = await this.#send(messages, text);
+    // Any replica can take these deliveries again.
+    if (isLost) return;
+    for (const { event, attempt } of settled) if (this.#taken.get(event)?.attempt === attempt) this.#taken.delete(event);
+    if (next !== undefined) this.#run.entry.next = Math.min(this.#run.entry.next, next);
+  }
+
+  /** Ends the run; what it took can still be settled. */
+  end(): { readonly isActive: boolean; readonly hasUnsettled: boolean } {
+    this.#isEnded = true;
+    return { isActive: this.#isActive, hasUnsettled: this.#taken.size > 0 };
+  }
+
+  /** The state as text, if it has to be written: most settlements do not change it. Before it is sent: the next settlement may take it back. */
+  #noteState(state: LaneState): string | undefined {
+    const text = JSON.stringify(state);
+    if (text === this.#stateText) return undefined;
+    this.#stateText = text;
+    return text;
+  }
+
+  /** Repeats while the disk is full or broken: the deliveries were sent, and would otherwise be sent again by each run until it is not. */
+  async #send(settled: readonly SettleMessage[], state: string | undefined): Promise<Results['settle']> {
+    for (let delay = MIN_REPEAT_MS; ; delay = Math.min(2 * delay, MAX_REPEAT_MS)) {
+      try {
+        const { number: run, holder } = this.#run;
+        return await this.#client.call('settle', { endpoint: this.endpoint, run, holder, settled, state });
+      } catch (error) {
+        const isTemporary = error instanceof SidegateError && error.code === 'queue_unavailable' && settled.length > 0;
+        if (!isTemporary || this.signal.aborted || this.#client.isBroken === true) {
+          if (state !== undefined) this.#stateText = undefined;
+          throw error;
+        }
+        await pause(this.#clock, delay);
+      }
+    }
+  }
+
+  #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
+    const taken = this.#taken.get(event);
+    if (taken?.attempt !== attempt) return [];
+    const { seq, due, facts } = taken;
+    return [{ seq, event, attempt, due, at, settlement, record: record && JSON.stringify(record), facts }];
+  }
+}
+
+function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {
+  const { event, version, type, createdAt, attempt, tries, isReplay, due, metadata } = taken;
+  const { tenant } = taken.facts;
+  return { event, endpoint, version, type, tenant, createdAt, attempt, tries, isReplay, due, body, metadata };
 }

@@ -20,15 +20,13 @@ import type {
   RunLane,
   StoredEvent,
 } from './delivery-queue.ts';
-import { LaneRun } from './lane-run.ts';
-import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
+import { type LaneEntry, LaneRun, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
 import type { EventMessage, FoundStep, Position, PrunePosition, RepairPosition } from './messages.ts';
 import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
 import { openSqliteStore } from './sqlite/worker-client.ts';
-import { StoreBudget } from './store-budget.ts';
-import type { JoinedStore, OpenStore, QueueHooks, StoreClient } from './store-client.ts';
+import { type JoinedStore, type OpenStore, type QueueHooks, StoreBudget, type StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;
 const PRUNED_PER_STEP = 200;

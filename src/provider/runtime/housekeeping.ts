@@ -2,6 +2,7 @@
  * The recurring work of the sending side: removes old events, reads the figures of the queue, and notices what no failed operation shows: a queue
  * that fills up, that went back to an earlier state, or whose disk fills up.
  */
+
 import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CancelTimer, ClockSteps, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
@@ -11,7 +12,7 @@ import { FillForecast } from '../../telemetry/metrics/fill-forecast.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
-import { isQueueBusy } from '../queue/store-budget.ts';
+import { isQueueBusy } from '../queue/store-client.ts';
 import { reportLoss, type TelemetryParts } from '../telemetry/hooks.ts';
 
 const PRUNE_INTERVAL_MS: Milliseconds = 60_000;

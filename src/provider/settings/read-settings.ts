@@ -10,9 +10,8 @@ import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/di
 import { findTokenProblem } from '../../http/server/port-access.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
-import type { SigningKey } from '../endpoints/endpoint.ts';
+import { findHeaderProblem, type SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
-import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */

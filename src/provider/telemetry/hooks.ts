@@ -5,7 +5,7 @@ import { toErrorText } from '../../core/errors.ts';
 import { PostgresError } from '../../state/postgres.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.ts';
+import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/trace-context.ts';
 import type { Span } from '../../telemetry/tracing/tracer.ts';
 import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';

@@ -2,11 +2,53 @@
  * Opens the ioredis client for a topology, with defaults for a hot path: no queueing, and all waits are bounded. Calls to a Cluster are not
  * pipelined: ioredis follows the redirections of a pipeline only if all of its commands fail with the same text.
  */
+
 import type { ConnectionOptions } from 'node:tls';
 import { Cluster, Redis } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import type { RedisNode, RedisStoreOptions } from './options.ts';
+import type { Secret } from '../../core/secret.ts';
+
+// The connection settings of the shared store, with files and environment variables already read.
+
+/** A Redis node. */
+export interface RedisNode {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** One server, a Sentinel group or a Cluster. */
+export type RedisTopology =
+  | { readonly kind: 'standalone'; readonly node: RedisNode }
+  | {
+      readonly kind: 'sentinel';
+      readonly name: string;
+      readonly nodes: readonly RedisNode[];
+      readonly username?: string;
+      readonly password?: Secret;
+    }
+  | { readonly kind: 'cluster'; readonly nodes: readonly RedisNode[] };
+
+/** TLS to Redis; an empty object trusts the system's CAs. */
+export interface RedisTls {
+  readonly ca?: Buffer;
+  readonly cert?: Buffer;
+  readonly key?: Secret;
+  readonly serverName?: string;
+}
+
+/** All connection settings. */
+export interface RedisStoreOptions {
+  readonly topology: RedisTopology;
+  readonly username?: string;
+  readonly password?: Secret;
+  readonly db?: number;
+  readonly tls?: RedisTls;
+  readonly keyPrefix: string;
+  readonly connectTimeout: Milliseconds;
+  /** Maximum time of a call; then the store counts as down. */
+  readonly commandTimeout: Milliseconds;
+}
 
 /** Either kind of client. */
 export type RedisClient = Redis | Cluster;

@@ -1,6 +1,6 @@
 /** Describes a failure of Redis for the operator: which store, at which address, since when and why. */
 import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.ts';
-import type { RedisNode, RedisTopology } from './options.ts';
+import type { RedisNode, RedisTopology } from './client.ts';
 
 /** A store that is down. */
 export interface StoreOutage {

@@ -3,12 +3,11 @@ import { randomUUID } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { AttemptKeys, Attempts, AttemptsRule, LoginAttempt } from '../../users/attempts.ts';
-import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
-import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
+import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../newest-versions.ts';
+import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../seen-ids.ts';
 import type { SharedBatch, SharedStream, SharedStreams } from '../shared-streams.ts';
-import { openRedis, type RedisClient, toReconnectDelay } from './client.ts';
+import { openRedis, type RedisClient, type RedisStoreOptions, toReconnectDelay } from './client.ts';
 import { type RedisReply, StoreOperations } from './operations.ts';
-import type { RedisStoreOptions } from './options.ts';
 import { OutageRecord, type StoreError, type StoreOutage } from './outage.ts';
 
 /** Callbacks for what the operator should know. Texts contain no credentials. */

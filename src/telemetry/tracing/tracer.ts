@@ -1,10 +1,11 @@
 /** Decides which trace a request belongs to: the caller's if the caller is trusted, otherwise a new one. */
 
 import { randomFillSync } from 'node:crypto';
+import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import { parseTraceparent, RANDOM, SAMPLED } from './traceparent.ts';
-import { parseTracestate } from './tracestate.ts';
+import { CounterFamily } from '../metrics/series.ts';
+import { parseTraceparent, parseTracestate, RANDOM, SAMPLED } from './trace-context.ts';
 
 // A span: one step of a request, as OpenTelemetry defines it.
 
@@ -187,4 +188,26 @@ export class TraceIds {
       if (id.charCodeAt(0) !== 0x30 || !ONLY_ZEROS.test(id)) return id;
     }
   }
+}
+
+// The metrics of tracing.
+
+/** Outcomes of spans. `dropped`: the queue was full; `rejected`: by the collector; `failed`: the collector could not be reached. */
+const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
+export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
+
+export interface TracingMetrics {
+  traceSpans(outcome: SpanOutcome, count: number): void;
+}
+
+/** Registers the metrics. */
+export function createTracingMetrics(registers: Registry[]): TracingMetrics {
+  const spans = new CounterFamily({
+    name: 'sidegate_trace_spans_total',
+    help: 'Spans of sampled requests, by outcome.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  for (const outcome of SPAN_OUTCOMES) spans.series(outcome);
+  return { traceSpans: (outcome, count) => spans.series(outcome).add(count) };
 }

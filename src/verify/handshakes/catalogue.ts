@@ -1,6 +1,6 @@
 /** All handshakes, by name. */
 import type { HandshakeName } from '../schemes/description.ts';
-import type { HandshakeMac } from '../schemes/mac.ts';
+import type { HandshakeMac } from '../schemes/keys.ts';
 import { createBraintree, createLinkedIn, createX } from './challenge-mac.ts';
 import { createCloudEvents } from './cloudevents.ts';
 import { createEcho, createHeaderEcho } from './echo.ts';

@@ -2,7 +2,7 @@
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { BodyContent } from '../schemes/body-values.ts';
-import { toMac } from '../schemes/mac.ts';
+import { toMac } from '../schemes/keys.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import {
   decline,

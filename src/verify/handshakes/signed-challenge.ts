@@ -1,6 +1,6 @@
 /** Handshakes in a request that the sender signs as a delivery; most have a challenge that the response must repeat. */
 import { isJsonObject } from '../../core/json-path.ts';
-import { toMac } from '../schemes/mac.ts';
+import { toMac } from '../schemes/keys.ts';
 import {
   decline,
   echo,

@@ -4,7 +4,7 @@ import { isEqualInConstantTime } from '../../core/bytes.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { Secret } from '../../core/secret.ts';
 import { coversQuery } from '../schemes/coverage.ts';
-import { toMac } from '../schemes/mac.ts';
+import { toMac } from '../schemes/keys.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
 import {
   checkToken,

@@ -1,6 +1,6 @@
 /** Senders that sign by RSA: with a pinned key, or with a certificate that each delivery names. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_ONLY, minutes } from './defaults.ts';
+import { JSON_ONLY, minutes } from './shapes.ts';
 
 const RSA_KEY = { encoding: 'base64', format: 'spki' } as const;
 

@@ -1,7 +1,6 @@
 /** Senders that host code, build it and run it; most sign only the raw body. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_OR_FORM } from './defaults.ts';
-import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
+import { BODY, base64In, hexIn, hexListIn, JSON_OR_FORM, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Jira: https://developer.atlassian.com/cloud/jira/platform/webhooks. Webhooks without a secret, and those of apps, are not signed. */
 const jira: SchemeDescription = {

@@ -1,7 +1,6 @@
 /** Senders of shops, subscriptions, shipping and accounting. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_ONLY } from './defaults.ts';
-import { BODY, base64In, hexIn } from './shapes.ts';
+import { BODY, base64In, hexIn, JSON_ONLY } from './shapes.ts';
 import { polar } from './standard-webhooks.ts';
 
 /** As Standard Webhooks, with the client secret's text as the key. */

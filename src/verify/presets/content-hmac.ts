@@ -1,7 +1,6 @@
 /** Senders that sign only the raw body, without a timestamp or an ID, so that the signed bytes identify duplicates. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
-import { BODY, base64In, hexIn, hexListIn } from './shapes.ts';
+import { BODY, base64In, hexIn, hexListIn, JSON_ONLY, JSON_OR_FORM, minutes } from './shapes.ts';
 
 /** The header that GitHub and Meta both use. */
 const HUB_SIGNATURE = hexIn('X-Hub-Signature-256', 'sha256=');

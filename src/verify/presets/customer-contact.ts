@@ -1,7 +1,6 @@
 /** Senders of messages, tickets and campaigns. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { ANY_METHOD, JSON_XML_OR_FORM, minutes } from './defaults.ts';
-import { BODY, base64In, hexIn, VERSION_TIME_AND_BODY } from './shapes.ts';
+import { ANY_METHOD, BODY, base64In, hexIn, JSON_XML_OR_FORM, minutes, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 const customerIo: SchemeDescription = {
   ...VERSION_TIME_AND_BODY,

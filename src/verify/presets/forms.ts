@@ -1,7 +1,6 @@
 /** Senders of answers to forms, of bookings, and of checks of identities. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_OR_FORM, minutes } from './defaults.ts';
-import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY } from './shapes.ts';
+import { BODY, base64In, hexIn, hexListIn, JSON_OR_FORM, minutes, TIME_AND_BODY } from './shapes.ts';
 
 /** The time is an entry of the signature header, as Stripe writes it. */
 const AS_STRIPE = { ...TIME_AND_BODY, timestamp: { from: { entry: 't=' }, unit: 's' } } as const;

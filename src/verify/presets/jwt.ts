@@ -1,6 +1,6 @@
 /** Senders that sign with a JSON Web Token, in a header or as the body. */
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../schemes/description.ts';
-import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './shapes.ts';
 
 const COMMON = {
   separator: '',

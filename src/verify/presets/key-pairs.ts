@@ -1,6 +1,6 @@
 /** Senders that sign with a private key; the route has the public key. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { FIVE_MINUTES, JSON_ONLY, minutes } from './defaults.ts';
+import { FIVE_MINUTES, JSON_ONLY, minutes } from './shapes.ts';
 
 /** There is no separator between timestamp and body, so the timestamp must have exactly 10 digits (layout.ts). */
 const COMMON = {

@@ -1,7 +1,6 @@
 /** Senders of video, audio, calls and devices. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { minutes } from './defaults.ts';
-import { BODY, hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
+import { BODY, hexIn, hexListIn, minutes, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 const mux: SchemeDescription = {
   ...TIME_AND_BODY,

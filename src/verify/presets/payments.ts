@@ -1,7 +1,6 @@
 /** Senders of payments. Most sign only the raw body, so that an ID in the body or the signed bytes identify duplicates. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { minutes } from './defaults.ts';
-import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY, TOKEN, tokenIn } from './shapes.ts';
+import { BODY, base64In, hexIn, hexListIn, minutes, TIME_AND_BODY, TOKEN, tokenIn } from './shapes.ts';
 
 /** Retries follow for three days, and it is not documented that they get a new timestamp. */
 const airwallex: SchemeDescription = {

@@ -1,7 +1,6 @@
 /** Senders that sign single fields, several headers, or a form, or that have their signature in the body or in several headers. */
 import type { FieldOptions, FieldPiece, SchemeDescription } from '../schemes/description.ts';
-import { ANY_METHOD, JSON_OR_FORM, minutes, URL_ENCODED } from './defaults.ts';
-import { BODY, hexIn } from './shapes.ts';
+import { ANY_METHOD, BODY, hexIn, JSON_OR_FORM, minutes, URL_ENCODED } from './shapes.ts';
 
 const ADYEN_ITEM = '$.notificationItems[0].NotificationRequestItem';
 
@@ -127,7 +126,7 @@ export const braintree: SchemeDescription = {
 
 /**
  * Alipay, asynchronous notifications: https://opendocs.alipay.com/open/270/105902, signed by RSA2. The fields are joined as they are, so a
- * value with `&` and a later `=` is rejected (sorted-form.ts). `sign_type` is not signed, and has only one value.
+ * value with `&` and a later `=` is rejected (strict-form.ts). `sign_type` is not signed, and has only one value.
  */
 export const alipay: SchemeDescription = {
   ...BODY,

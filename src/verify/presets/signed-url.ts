@@ -1,7 +1,6 @@
 /** Senders that sign the URL that they call, so that the route must know its public URL. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_OR_FORM } from './defaults.ts';
-import { BODY, base64In } from './shapes.ts';
+import { BODY, base64In, JSON_OR_FORM } from './shapes.ts';
 
 /**
  * Twilio: https://www.twilio.com/docs/usage/webhooks/webhooks-security. For forms the parameters are signed, for other bodies their

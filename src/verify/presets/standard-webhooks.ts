@@ -1,6 +1,6 @@
 /** Standard Webhooks (standardwebhooks.com, specification v1), and Svix, which uses the same scheme with other header names. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { FIVE_MINUTES, JSON_ONLY } from './defaults.ts';
+import { FIVE_MINUTES, JSON_ONLY } from './shapes.ts';
 
 const COMMON = {
   signed: ['id', 'timestamp', 'body'],

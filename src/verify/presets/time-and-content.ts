@@ -1,7 +1,6 @@
 /** Senders that sign a timestamp and the body with HMAC-SHA256; the timestamp is next to the signature or in a separate header. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { ANY_METHOD, JSON_OR_FORM, minutes } from './defaults.ts';
-import { hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
+import { ANY_METHOD, hexIn, hexListIn, JSON_OR_FORM, minutes, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Stripe: https://docs.stripe.com/webhooks/signature. Other entries (`v0=`) are for Stripe's tests and are ignored. */
 export const stripe: SchemeDescription = {

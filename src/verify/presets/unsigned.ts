@@ -1,7 +1,6 @@
 /** Senders that do not sign: those that send a token, and those that another gate of the route authenticates. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
-import { TOKEN, tokenIn } from './shapes.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, TOKEN, tokenIn } from './shapes.ts';
 
 /** The sender is not known, so both usual types are accepted. */
 const ANY_SENDER = { ...TOKEN, contentTypes: JSON_OR_FORM } as const;

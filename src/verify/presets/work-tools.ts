@@ -1,7 +1,6 @@
 /** Senders that people work with: notes, tasks, records, mail and messages. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { ANY_METHOD, JSON_XML_OR_FORM, minutes } from './defaults.ts';
-import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY } from './shapes.ts';
+import { ANY_METHOD, BODY, base64In, hexIn, hexListIn, JSON_XML_OR_FORM, minutes, TIME_AND_BODY } from './shapes.ts';
 
 const notion: SchemeDescription = {
   ...BODY,

@@ -3,8 +3,7 @@ import { type KeyObject, verify } from 'node:crypto';
 import { parseBase64 } from '../../core/bytes.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
-import { JSON_BOUNDS } from './body-values.ts';
-import { findVariant } from './member-names.ts';
+import { findVariant, JSON_BOUNDS } from './body-values.ts';
 import { compileCut } from './removal.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 

@@ -4,7 +4,7 @@ import { Refusal, refuse } from '../../core/refusal.ts';
 import { BodyContent, BodyProblem, compileBodyPlace, isBodyPlace, type ReadBodyValue, toPlaceTitle } from './body-values.ts';
 import { coversBody, listSignedPlaces, readsBody } from './coverage.ts';
 import type { BodyPlace, SchemeDescription, SignatureDescription, SortedFormPiece } from './description.ts';
-import { compileFieldText, type FieldReader } from './field-text.ts';
+import { compileFieldText, type FieldReader } from './field-head.ts';
 import { compileId, compileTimeText } from './head.ts';
 import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';

@@ -1,7 +1,6 @@
 /** A signature scheme as plain data. Presets and the config's `custom` have this form; compile.ts compiles it. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { CertificateDescription, JwtDescription, PublicKeyDescription } from './key-description.ts';
-import type { SecretTransform } from './secret-text.ts';
+import type { CertificateDescription, JwtDescription, PublicKeyDescription, SecretTransform } from './key-description.ts';
 
 /** How a signature is computed. With `token` there is no signature: the header contains the secret itself. */
 export type Algorithm =

@@ -1,15 +1,14 @@
 /** Parses the signature headers strictly, before anything is verified. */
+
 import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { listFieldHeaders } from './coverage.ts';
 import type { EntrySource, SchemeDescription, TimestampDescription } from './description.ts';
-import { compileKind } from './kind.ts';
 import { compilePieceRules, type PieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries } from './signature-entries.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
-import { compileTwinTest, describeMixture, renameToTwins } from './twins.ts';
 
 /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
 export type ReadHead = (headers: HeaderFields, options: HeadOptions, query?: string) => SignedHead | Refusal;
@@ -175,4 +174,86 @@ export function compileEntryTime(
     if (first === undefined) return malformed(`${prefix} is missing`);
     return others.length > 0 ? malformed(`${prefix} is repeated`) : read(first.slice(prefix.length));
   };
+}
+
+// Kinds of events in unsigned headers. Their spellings are normalized, because otherwise each spelling would count as a new event.
+
+/** Allowed characters of a kind. Apps could fold others (NBSP, full-width letters, other alphabets) in ways that differ from ours. */
+const KIND = /^[A-Za-z0-9 /._:-]{1,128}$/;
+/** Senders' libraries treat these as equal: Shopify's turns `orders/create` and `orders.create` into ORDERS_CREATE. */
+const SEPARATORS = /[ /._:-]+/g;
+const OUTER_SEPARATORS = /^_|_$/g;
+/** No kind contains this separator, so the values of two headers cannot run into each other. */
+const BETWEEN = '\n';
+
+/** Reads the normalized kind of a delivery from its headers; undefined if a header contains other characters. */
+type ReadKind = (headers: HeaderFields) => string | undefined;
+
+/** Compiles the function for these headers. A missing header is a separate kind. */
+function compileKind(names: readonly string[]): ReadKind {
+  const lowered = names.map((name) => name.toLowerCase());
+  return (headers) => {
+    const values = lowered.map((name) => headers.get(name) ?? '');
+    return values.every((value) => value === '' || KIND.test(value)) ? values.map(foldKind).join(BETWEEN) : undefined;
+  };
+}
+
+/** Returns which kinds a route accepts, or what is wrong with its list. In an entry, commas separate the values of several headers. */
+export function parseKinds(
+  names: readonly string[],
+  entries: readonly string[],
+): readonly string[] | { readonly problem: string } {
+  const kinds: string[] = [];
+  for (const entry of entries) {
+    const values = entry.split(',').map((value) => value.trim());
+    if (values.length !== names.length)
+      return { problem: `"${entry}" must have one value for each of these headers, separated by commas: ${names.join(', ')}` };
+    if (!values.every((value) => value === '' || KIND.test(value)))
+      return { problem: `"${entry}" has characters other than A-Z a-z 0-9 / . _ : - and spaces` };
+    kinds.push(values.map(foldKind).join(BETWEEN));
+  }
+  return kinds;
+}
+
+/** Normalizes the spelling. */
+function foldKind(value: string): string {
+  return value.toLowerCase().replace(SEPARATORS, '_').replace(OUTER_SEPARATORS, '');
+}
+
+// Alternative names of a scheme's headers: senders that use Svix write `svix-*`, or `webhook-*` if they configured it.
+
+/** The description with each header under its alternative name. */
+export function renameToTwins(description: SchemeDescription): SchemeDescription {
+  const { twins = {}, signature, id, timestamp } = description;
+  const rename = (name: string): string => twins[name] ?? name;
+  const renameSource = <T extends object>(source: T): T =>
+    'header' in source ? { ...source, header: rename(String(source.header)) } : source;
+  return {
+    ...description,
+    ...(signature === undefined ? undefined : { signature: { ...signature, header: rename(signature.header) } }),
+    ...(id === undefined ? undefined : { id: renameSource(id) }),
+    ...(timestamp === undefined ? undefined : { timestamp: { ...timestamp, from: renameSource(timestamp.from) } }),
+    twins: Object.fromEntries(Object.entries(twins).map(([own, twin]) => [twin, own])),
+  };
+}
+
+/**
+ * Compiles the test whether the gate reads a request under the alternative names. A single header under its own name decides against
+ * it: a mixture could be one delivery for the gate and another for the app, because libraries prefer one set of names.
+ */
+export function compileTwinTest({ twins, acceptsTwins }: SchemeDescription): (headers: HeaderFields) => boolean {
+  if (twins === undefined || acceptsTwins === undefined) return () => false;
+  const own = Object.keys(twins).map((name) => name.toLowerCase());
+  const others = Object.values(twins).map((name) => name.toLowerCase());
+  return (headers) =>
+    own.every((name) => headers.get(name) === undefined) && others.some((name) => headers.get(name) !== undefined);
+}
+
+/** Names the headers that only have their alternative name; undefined if all have their own. */
+function describeMixture({ twins = {} }: SchemeDescription, headers: HeaderFields): string | undefined {
+  const isPresent = (name: string): boolean => headers.get(name.toLowerCase()) !== undefined;
+  const missing = Object.keys(twins).filter((name) => !isPresent(name));
+  const others = Object.values(twins).filter(isPresent);
+  if (missing.length === 0) return undefined;
+  return `the request has ${others.join(', ')}, but not ${missing.join(', ')}; all headers must have names of one kind`;
 }

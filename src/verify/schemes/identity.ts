@@ -1,18 +1,26 @@
 /** The identity of a verified message: its ID, whether the ID is signed, and the timestamp if it is in the body. */
+
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
+import { type HeaderFields, listForwarded, toFoldedName } from '../../core/headers.ts';
 import type { Chunks } from '../../core/hmac.ts';
 import { parseJsonListPath, readJsonPath } from '../../core/json-path.ts';
 import { isJson, readScalar, readScalars, toWholeSpan } from '../../core/json-scan.ts';
+import { parseStrictJson } from '../../core/strict-json.ts';
 import { toBytes } from './algorithms.ts';
-import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
-import { coversId } from './coverage.ts';
+import { toSignaturePlace } from './body-head.ts';
+import { BodyContent, compileBodyPlace, isBodyPlace, JSON_BOUNDS, toPath } from './body-values.ts';
+import { coversBody, coversId, coversQuery, listSignedPlaces, readsBody } from './coverage.ts';
 import type { ContentShape, IdSource, SchemeDescription } from './description.ts';
 import { VALID_ID } from './head.ts';
-import { compileCompared } from './open-content.ts';
+import { blankHeader } from './header-list.ts';
+import { isRead } from './layout.ts';
+import { compileCut, cutPairs } from './removal.ts';
 import type { Identified, Message } from './scheme.ts';
+import { parseStrictQuery } from './strict-form.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
+import { toQuery } from './url.ts';
 import { compileXmlPath } from './xml-path.ts';
 
 /** Identifies a message; `signed` returns the signed bytes. */
@@ -153,4 +161,96 @@ function toDigest(chunks: Chunks): string {
   const [only] = chunks;
   const bytes = chunks.length === 1 && Buffer.isBuffer(only) ? only : toBytes(chunks);
   return hash('sha256', bytes, 'base64url').slice(0, DIGEST_LENGTH);
+}
+
+// Compares the deliveries of one event: what the signature leaves open in the body and the target, without what is new in each attempt
+// and means nothing to an app. Two messages that an app could read differently never become equal.
+
+/** The contents that identify an event, besides its ID and the digest of what was signed (core/event.ts). */
+interface Compared {
+  readonly openContent?: Buffer;
+  readonly lastingContent?: Buffer;
+}
+
+/** Compiles the function. `hasUnsignedId`: the event has an ID that the signature does not cover. */
+export function compileCompared(
+  description: SchemeDescription,
+): (head: SignedHead, message: Message, hasUnsignedId: boolean) => Compared {
+  const { perAttempt = [], signed } = description;
+  // In a form as Twilio signs it, bytes can move between names and values.
+  const isOpen = !coversBody(description) || signed.includes('form');
+  const signedPlaces = signed.includes('form') ? [] : listSignedPlaces(description).filter(isBodyPlace);
+  // Of what nobody signs, apps get what they get.
+  const members = perAttempt.filter(isBodyPlace).filter((place) => !signedPlaces.some((other) => isSamePlace(other, place)));
+  const values = [...listChanging(description), ...perAttempt].filter(isBodyPlace).filter((place) => !members.includes(place));
+  const changing = [...values, ...members];
+  const cutOpen = compileCut([...values, ...signedPlaces], members);
+  const cutCovered = compileCut(values, members);
+  const hasUnreadPlace = !coversBody(description) && !readsBody(description) && changing.length > 0;
+  const listFields = compileFields(description);
+  const isNewEachTime = description.timestamp !== undefined || perAttempt.length > 0;
+  const toOpen = (message: Message): Buffer => (hasUnreadPlace && !isStrictJson(message.body) ? message.body : cutOpen(message));
+  return (head, message, hasUnsignedId) => {
+    const openContent = isOpen ? toOpen(message) : undefined;
+    const open = openContent && { openContent };
+    if (!hasUnsignedId || !(isNewEachTime || message.isMultipart === true)) return { ...open };
+    const content = openContent ?? cutCovered(message);
+    const fields = listFields(head);
+    if (fields === undefined) return { ...open, lastingContent: content };
+    // The end of the list is known, so the content begins at one place only.
+    return { ...open, lastingContent: Buffer.concat([Buffer.from(JSON.stringify(fields)), content]) };
+  };
+}
+
+/** Whether every parser reads the same from an unsigned body that the scheme did not read before the verification. */
+function isStrictJson(body: Buffer): boolean {
+  return parseStrictJson(body, JSON_BOUNDS).kind === 'value';
+}
+
+/** The places of the signature, and of a signed time. */
+function listChanging(description: SchemeDescription): object[] {
+  const { signature, timestamp } = description;
+  const from = timestamp?.from ?? {};
+  const isCovered = isBodyPlace(from) ? coversBody(description) : 'query' in from && coversQuery(description);
+  const isSigned = isCovered || listSignedPlaces(description).some((place) => isSamePlace(place, from));
+  const inBody = signature && toSignaturePlace(signature);
+  const inQuery = signature?.query === undefined ? [] : [{ query: signature.query }];
+  return [...(inBody === undefined ? [] : [inBody]), ...inQuery, ...(isSigned ? [from] : [])];
+}
+
+function isSamePlace(a: object, b: object): boolean {
+  const names = ['json', 'form', 'path', 'query', 'header', 'signaturePart'];
+  return JSON.stringify(a, names) === JSON.stringify(b, names);
+}
+
+/** The signed fields without those that are new in each attempt; undefined if there are none. */
+function compileFields(description: SchemeDescription): (head: SignedHead) => readonly (string | undefined)[] | undefined {
+  const changing = [description.timestamp?.from ?? {}, ...(description.perAttempt ?? [])];
+  const headers = changing.flatMap((place) => ('header' in place ? [String(place.header).toLowerCase()] : []));
+  const readers = description.signed.filter(isRead).map((piece) => {
+    if ('headersIn' in piece) return (text: string | undefined) => text && headers.reduce(blankHeader, text);
+    // The content has all of them.
+    const isOmitted = 'sortedForm' in piece || changing.some((place) => isSamePlace(place, piece));
+    return (text: string | undefined) => (isOmitted ? undefined : text);
+  });
+  if (readers.length === 0) return () => undefined;
+  return ({ fields = [] }) => readers.map((read, at) => read(fields[at]));
+}
+
+/** Compiles the target without signed values and the signature, with the headers to compare; undefined if a scheme has none of both. */
+export function compileOpenHead(description: SchemeDescription): ((target: string, headers: HeaderFields) => string) | undefined {
+  const places = [...listChanging(description), ...(description.perAttempt ?? []), ...listSignedPlaces(description)];
+  const cuts = new Map(places.flatMap((place) => ('query' in place ? [[String(place.query), true as const] as const] : [])));
+  // A kind in another spelling is the same event, but an app may not know it.
+  const names = new Set([...(description.comparedHeaders ?? []), ...(description.kind ?? [])].map(toFoldedName));
+  if (cuts.size === 0 && names.size === 0) return undefined;
+  return (target, headers) => {
+    const query = cuts.size === 0 ? undefined : toQuery(target);
+    const open =
+      query === undefined
+        ? target
+        : target.slice(0, target.length - query.length) + cutPairs(query, parseStrictQuery(query), cuts);
+    // No target contains a space.
+    return names.size === 0 ? open : `${open} ${JSON.stringify(listForwarded(headers, (name) => names.has(toFoldedName(name))))}`;
+  };
 }

@@ -1,4 +1,5 @@
 /** Parses the text of secrets and keys into key objects, as the scheme describes them. */
+
 import {
   createPrivateKey,
   createPublicKey,
@@ -12,7 +13,7 @@ import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, SchemeDescription, SecretEncoding } from './description.ts';
-import type { PublicKeyDescription } from './key-description.ts';
+import { type PublicKeyDescription, transformSecret } from './key-description.ts';
 import {
   findWeakKey,
   isOfKind,
@@ -27,7 +28,6 @@ import {
   type Validity,
 } from './public-keys.ts';
 import type { KeyFault, VerifyKey } from './scheme.ts';
-import { transformSecret } from './secret-text.ts';
 
 /** A secret's original text, and its configured encoding. */
 interface KeySource {
@@ -255,4 +255,16 @@ const VERSION = /^v[0-9][a-z]?,/;
 function toVersionHint(text: string, prefix: string): string {
   const several = text.includes('|') ? ', and configure each secret between | as a separate key' : '';
   return `remove ${VERSION.exec(text)?.[0]} so that it starts with ${prefix}${several}`;
+}
+
+// MACs for senders that require proof that the gate has the key.
+
+/** The HMACs that handshakes require. */
+export type HandshakeMac = 'hmac-sha1' | 'hmac-sha256';
+
+/** HMAC of ASCII text; undefined without a key, and for one of another algorithm. */
+export function toMac(key: VerifyKey | undefined, text: string, algorithm: HandshakeMac = 'hmac-sha256'): Buffer | undefined {
+  const material = key?.material;
+  if (!(material instanceof Material) || material.algorithm !== algorithm) return undefined;
+  return ALGORITHMS[algorithm].sign(material.key, [text]);
 }

@@ -4,10 +4,10 @@ import type { Chunks } from '../../core/hmac.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { SchemeDescription, SecretEncoding, SignatureDescription, SignatureEncoding } from './description.ts';
-import { MAX_PARAMETERS, toFormText } from './form.ts';
 import { Material, readMaterial } from './keys.ts';
-import { compilePieces } from './pieces.ts';
+import { compilePieces } from './layout.ts';
 import type { Message, Scheme, SignedRequest, SignRequest } from './scheme.ts';
+import { MAX_PARAMETERS, toFormText } from './strict-form.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { compileUrlForms } from './url.ts';
 

@@ -1,5 +1,5 @@
 /** Files of users. */
-import { parseHtpasswd } from '../../../src/users/users.ts';
+import { parseHtpasswd } from '../../../src/users/user-set.ts';
 import type { Target } from '../guided.ts';
 import { expectEqual } from './expect-equal.ts';
 

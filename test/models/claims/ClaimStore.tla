@@ -1,6 +1,6 @@
 ---------------------------- MODULE ClaimStore ----------------------------
-(* The entry of one event ID in the shared store, and the operations on it: src/state/redis/scripts.ts and  *)
-(* src/state/claims/memory-seen-ids.ts. Each operation is atomic and returns the next entry and its result. *)
+(* The entry of one event ID in the shared store, and the operations on it: src/state/redis/operations.ts and  *)
+(* src/state/memory.ts. Each operation is atomic and returns the next entry and its result. *)
 EXTENDS Naturals
 
 \* "none", or a deliberate defect that a check must notice.

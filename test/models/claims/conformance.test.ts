@@ -1,11 +1,10 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
-import { createMemorySeenIds } from '../../../src/state/claims/memory-seen-ids.ts';
-import type { SeenIds } from '../../../src/state/claims/seen-ids.ts';
-import { openRedis, type RedisClient } from '../../../src/state/redis/client.ts';
-import type { RedisStoreOptions } from '../../../src/state/redis/options.ts';
+import { createMemorySeenIds } from '../../../src/state/memory.ts';
+import { openRedis, type RedisClient, type RedisStoreOptions } from '../../../src/state/redis/client.ts';
 import { createRedisStore } from '../../../src/state/redis/redis-store.ts';
+import type { SeenIds } from '../../../src/state/seen-ids.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { until } from '../../support/gate.ts';
 import { type RedisServer, startRedis } from '../../support/redis.ts';

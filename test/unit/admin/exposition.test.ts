@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { BudgetedExposition } from '../../../src/admin/exposition.ts';
+import { BudgetedExposition } from '../../../src/admin/api/health.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 const COST_MS = 20;

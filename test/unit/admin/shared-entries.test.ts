@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas.ts';
 import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
+import type { DeliveryDetail } from '../../../src/admin/console/schemas.ts';
 import { SharedEntries } from '../../../src/admin/console/shared-entries.ts';
 import type { SharedStreams } from '../../../src/state/shared-streams.ts';
 import { Journal, type JournalEntry, type RequestDetails } from '../../../src/telemetry/journal/journal.ts';

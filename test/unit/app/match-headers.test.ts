@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../../src/config/load/load.ts';
 import { fieldSettingsOf, type RouteConfig } from '../../../src/config/schema/config.ts';
 import { systemClock } from '../../../src/core/clock.ts';
-import { HeaderPolicy } from '../../../src/gateway/upstream/request-headers.ts';
+import { HeaderPolicy } from '../../../src/gateway/upstream/headers.ts';
 import { makeAdmitted } from '../../support/admitted.ts';
 import { fc } from '../../support/property.ts';
 

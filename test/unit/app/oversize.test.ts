@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { findOversize } from '../../../src/app/oversize.ts';
+import { findOversize } from '../../../src/app/check.ts';
 import { toMaxFileBytes } from '../../../src/config/load/document.ts';
 import { parseConfig } from '../../../src/config/load/load.ts';
 import { systemClock } from '../../../src/core/clock.ts';

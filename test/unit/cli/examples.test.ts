@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Command } from 'commander';
 import { expect, test } from 'vitest';
-import { EXAMPLES, findCommand } from '../../../src/cli/examples.ts';
-import { createProgram } from '../../../src/cli/program.ts';
+import { createProgram, EXAMPLES, findCommand } from '../../../src/cli/program.ts';
 
 const silent = { env: {}, stdout: () => undefined, stderr: () => undefined, stdin: Readable.from([]) as NodeJS.ReadableStream };
 const program = createProgram(silent, () => undefined);

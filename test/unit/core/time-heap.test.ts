@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { TimeHeap } from '../../../src/provider/queue/lane-scheduler.ts';
+import { TimeHeap } from '../../../src/core/collections.ts';
 import { fc } from '../../support/property.ts';
 
 describe('the heap of times', () => {

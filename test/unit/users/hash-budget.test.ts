@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { toHashBudget, toLargestHash, toThreadCount } from '../../../src/users/hash-budget.ts';
+import { toHashBudget, toLargestHash, toThreadCount } from '../../../src/users/hash-pool.ts';
 
 const MIB = 2 ** 20;
 const ARGON2 = 19 * MIB;

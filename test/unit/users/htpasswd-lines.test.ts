@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { verifyPassword } from '../../../src/users/password-verify.ts';
-import { parseHtpasswd } from '../../../src/users/users.ts';
+import { parseHtpasswd } from '../../../src/users/user-set.ts';
 
 const PASSWORD = 'open sesame';
 const SHA = `{SHA}${createHash('sha1').update(PASSWORD).digest('base64')}`;

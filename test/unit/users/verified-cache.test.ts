@@ -1,7 +1,7 @@
 import crypto, { createHmac } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
 import { expect, test, vi } from 'vitest';
-import { VerifiedCache } from '../../../src/users/verified-cache.ts';
+import { VerifiedCache } from '../../../src/users/verifier.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 /** Makes a cache, and returns its key too, which leaves it by no other way than the call that makes it. */

@@ -1,9 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { HashPool } from '../../../src/users/hash-pool.ts';
-import { type LivePassword, UserSet } from '../../../src/users/user-set.ts';
-import { parseHtpasswd } from '../../../src/users/users.ts';
-import { VerifiedCache } from '../../../src/users/verified-cache.ts';
-import { type CacheOutcome, type CountAttempt, PasswordVerifier } from '../../../src/users/verifier.ts';
+import { type LivePassword, parseHtpasswd, UserSet } from '../../../src/users/user-set.ts';
+import { type CacheOutcome, type CountAttempt, PasswordVerifier, VerifiedCache } from '../../../src/users/verifier.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makeEntry } from '../../support/users.ts';
 

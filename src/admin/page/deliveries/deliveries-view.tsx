@@ -1,16 +1,13 @@
 /** The live list of deliveries, with its filters and the detail of one. */
 import { Component, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { DeliveryView } from '../../console/delivery-schemas.ts';
+import type { DeliveryView } from '../../console/schemas.ts';
 import { read } from '../api.ts';
-import { Collapsible, Period } from '../collapsible.tsx';
-import { ColumnHeads } from '../column-heads.tsx';
+import { Collapsible, ColumnHeads, ErrorNotice, Period } from '../elements.tsx';
 import { formatTime, isLocal, toInstant } from '../format.ts';
 import { type PageLocation, toFormHandler } from '../location.ts';
-import { ErrorNotice } from '../notices.tsx';
-import { DeliveryDialog } from './delivery-detail.tsx';
+import { DeliveryDialog, Outcome, Stages } from './delivery-detail.tsx';
 import { EMPTY, LiveDeliveries, type LiveState } from './live-deliveries.ts';
-import { Outcome, Stages } from './stages.tsx';
 
 const REPLICAS_MISSING =
   'Requests of other replicas are missing, as the store does not respond. They appear once it does; see the log of sidegate.';

@@ -1,5 +1,5 @@
 /** The list of deliveries, kept up to date by the stream of the API. */
-import type { DeliveryView } from '../../console/delivery-schemas.ts';
+import type { DeliveryView } from '../../console/schemas.ts';
 import { read, toMessage } from '../api.ts';
 
 /** The state of the stream. */

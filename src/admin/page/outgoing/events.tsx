@@ -1,11 +1,9 @@
 /** The events that the app posted, and what became of them. */
 import type { JSX } from 'preact';
 import type { OutgoingEvent } from '../../../provider/api/schemas.ts';
-import { Collapsible, Period } from '../collapsible.tsx';
-import { ColumnHeads } from '../column-heads.tsx';
+import { Collapsible, ColumnHeads, ErrorNotice, Period } from '../elements.tsx';
 import { formatTime, toInstant } from '../format.ts';
 import { type PageLocation, toFormHandler } from '../location.ts';
-import { ErrorNotice } from '../notices.tsx';
 import { usePages } from './use-pages.tsx';
 
 const NAMES = ['type', 'tenant', 'from', 'to', 'unrouted'] as const;

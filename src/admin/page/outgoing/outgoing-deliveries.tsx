@@ -2,14 +2,10 @@
 import type { JSX } from 'preact';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton } from '../action.tsx';
-import { Collapsible, Period } from '../collapsible.tsx';
-import { ColumnHeads } from '../column-heads.tsx';
-import { Dialog } from '../dialog.tsx';
-import { Facts } from '../facts.tsx';
+import { usePolled } from '../api.ts';
+import { Collapsible, ColumnHeads, Dialog, ErrorNotice, Facts, Period } from '../elements.tsx';
 import { formatMs, formatTime, toInstant } from '../format.ts';
 import { type PageLocation, toFormHandler } from '../location.ts';
-import { ErrorNotice } from '../notices.tsx';
-import { usePolled } from '../use-polled.ts';
 import { act, describeAttempt, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 

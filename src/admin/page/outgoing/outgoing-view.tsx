@@ -2,12 +2,10 @@
 import type { JSX } from 'preact';
 import type { EndpointStats, EndpointView } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton, ReadOnlyNotice } from '../action.tsx';
-import { ColumnHeads } from '../column-heads.tsx';
+import { type Session, usePolled } from '../api.ts';
+import { ColumnHeads, ErrorNotice } from '../elements.tsx';
 import { formatTime, toWords } from '../format.ts';
 import type { PageLocation } from '../location.ts';
-import { ErrorNotice } from '../notices.tsx';
-import type { Session } from '../session.ts';
-import { usePolled } from '../use-polled.ts';
 import { act, count, describeAttempt, type EndpointRepair, repair, toEndpointPath } from './outgoing-api.ts';
 import { OutgoingDeliveries } from './outgoing-deliveries.tsx';
 import { usePages } from './use-pages.tsx';

@@ -1,7 +1,7 @@
 /** A list of the API in pages. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { usePolled } from '../use-polled.ts';
+import { usePolled } from '../api.ts';
 import type { ListPage } from './outgoing-api.ts';
 
 const INTERVAL_MS = 5_000;

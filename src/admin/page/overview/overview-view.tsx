@@ -1,12 +1,10 @@
 /** The state of the gate and of each route. */
 import type { JSX } from 'preact';
-import type { Overview } from '../../console/overview-schemas.ts';
-import { ColumnHeads } from '../column-heads.tsx';
-import { Facts } from '../facts.tsx';
+import type { Overview } from '../../console/schemas.ts';
+import { usePolled } from '../api.ts';
+import { ColumnHeads, ErrorNotice, Facts } from '../elements.tsx';
 import { formatBytes, formatMs, formatTime } from '../format.ts';
 import type { PageLocation } from '../location.ts';
-import { ErrorNotice } from '../notices.tsx';
-import { usePolled } from '../use-polled.ts';
 import { toRate } from './rate-chart.tsx';
 import { RouteOverview } from './route-overview.tsx';
 

@@ -1,7 +1,7 @@
 /** A chart of rates over time. The lines differ by dashes, too, and the figures are also in a text. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import type { RouteOverview } from '../../console/overview-schemas.ts';
+import type { RouteOverview } from '../../console/schemas.ts';
 import { formatTime } from '../format.ts';
 
 /** Requests per second in an interval. */

@@ -1,7 +1,7 @@
 /** One route: rates, outcomes, times, clock differences and keys. */
 import type { JSX } from 'preact';
-import type { RouteOverview as Route } from '../../console/overview-schemas.ts';
-import { ColumnHeads } from '../column-heads.tsx';
+import type { RouteOverview as Route } from '../../console/schemas.ts';
+import { ColumnHeads } from '../elements.tsx';
 import { formatMs, formatTime, toWords } from '../format.ts';
 import { RateChart } from './rate-chart.tsx';
 

@@ -1,7 +1,6 @@
 /** Checks that tampered deliveries, and those signed with another key, are rejected. */
 
-import { type Check, type CheckFinding, expectRejected, notApplicable } from '../check.ts';
-import type { CheckContext, ProbeDelivery } from '../check-context.ts';
+import { type Check, type CheckContext, type CheckFinding, expectRejected, notApplicable, type ProbeDelivery } from '../check.ts';
 import { withField } from '../probed-scheme.ts';
 
 const NOT_SIGNED = 'this scheme has no signature: the header contains the secret itself';

@@ -1,7 +1,14 @@
 /** Checks that deliveries with missing, truncated, repeated or contradictory headers are rejected. */
 
-import { type Check, type CheckFinding, expectRejected, notApplicable, toForeignEntry } from '../check.ts';
-import type { CheckContext, ProbeDelivery } from '../check-context.ts';
+import {
+  type Check,
+  type CheckContext,
+  type CheckFinding,
+  expectRejected,
+  notApplicable,
+  type ProbeDelivery,
+  toForeignEntry,
+} from '../check.ts';
 import type { Fields } from '../client.ts';
 import { getField, type ProbedScheme, type SplitSignature, withField } from '../probed-scheme.ts';
 

@@ -1,7 +1,16 @@
 /** Checks that repeated events are acknowledged, and handled once. */
 import type { Milliseconds } from '../../../core/clock.ts';
-import { type Check, type CheckFinding, describeReplies, notApplicable, type Sent, sendAll } from '../check.ts';
-import { type CheckContext, isAccepted, type ProbeDelivery } from '../check-context.ts';
+import {
+  type Check,
+  type CheckContext,
+  type CheckFinding,
+  describeReplies,
+  isAccepted,
+  notApplicable,
+  type ProbeDelivery,
+  type Sent,
+  sendAll,
+} from '../check.ts';
 import { withField } from '../probed-scheme.ts';
 
 const CONCURRENT = 4;

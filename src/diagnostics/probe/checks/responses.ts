@@ -1,7 +1,14 @@
 /** Checks of the responses to the other checks: their status, their time, and what they reveal. */
 import type { Milliseconds } from '../../../core/clock.ts';
-import { type Check, type CheckFinding, expectAccepted } from '../check.ts';
-import { type CheckContext, isAccepted, type Leak, type ProbeExchange } from '../check-context.ts';
+import {
+  type Check,
+  type CheckContext,
+  type CheckFinding,
+  expectAccepted,
+  isAccepted,
+  type Leak,
+  type ProbeExchange,
+} from '../check.ts';
 import type { ProbeResponse } from '../client.ts';
 
 /** The shortest timeout that Standard Webhooks recommends to senders. */

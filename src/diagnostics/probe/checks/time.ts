@@ -2,8 +2,15 @@
 
 import type { Milliseconds } from '../../../core/clock.ts';
 import { TIMESTAMP_FORMATS } from '../../../verify/schemes/timestamp.ts';
-import { type Check, type CheckFinding, expectAccepted, expectRejected, notApplicable } from '../check.ts';
-import type { CheckContext, ProbeDelivery } from '../check-context.ts';
+import {
+  type Check,
+  type CheckContext,
+  type CheckFinding,
+  expectAccepted,
+  expectRejected,
+  notApplicable,
+  type ProbeDelivery,
+} from '../check.ts';
 import { withField } from '../probed-scheme.ts';
 
 const UNSIGNED = 'this scheme signs no timestamp';

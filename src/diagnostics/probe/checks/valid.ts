@@ -1,7 +1,14 @@
 /** Checks that valid deliveries are accepted, in every form that senders use. */
 
-import { type Check, type CheckFinding, expectAccepted, notApplicable, toForeignEntry } from '../check.ts';
-import type { CheckContext, ProbeDelivery } from '../check-context.ts';
+import {
+  type Check,
+  type CheckContext,
+  type CheckFinding,
+  expectAccepted,
+  notApplicable,
+  type ProbeDelivery,
+  toForeignEntry,
+} from '../check.ts';
 import { getField, withField } from '../probed-scheme.ts';
 
 const KIB = 1024;

@@ -3,7 +3,7 @@ import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
 import { acknowledge, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
-import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
+import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/seen-ids.ts';
 import {
   acquireClaim,
   Busy,

@@ -6,7 +6,7 @@ import type { JsonPath } from '../../../core/json-path.ts';
 import { findScalar, isJson } from '../../../core/json-scan.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
-import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
+import type { EnterRequest, NewestVersions } from '../../../state/newest-versions.ts';
 import {
   acquireClaim,
   Busy,

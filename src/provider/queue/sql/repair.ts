@@ -3,12 +3,12 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
 import type { DeliveryFilter, QueueBounds, RepairAction } from '../delivery-queue.ts';
 import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
+import { Usage } from './append.ts';
 import type { LaneRow, Parameter, Sql } from './database.ts';
 import { FigureChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
 import { begin, change, end, type FoundRow, PLACE, type RemovedRow, toPlaces, unblock, uncountFailed } from './settle.ts';
-import { Usage } from './usage.ts';
 
 const CHANGED_PER_STEP = 500;
 /** Deliveries of lanes that one step compares with the clock, or with a schedule. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { toShare } from '../../../../src/app/workers/share.ts';
 import { type LoadedConfig, parseConfig } from '../../../../src/config/load/load.ts';
-import { DIVIDED_LIMITS } from '../../../../src/config/rules/validate-workers.ts';
+import { DIVIDED_LIMITS } from '../../../../src/config/rules/validate.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import type { Sections } from '../../../support/gate.ts';
 

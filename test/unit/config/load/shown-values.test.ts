@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { createExcerpts } from '../../../../src/config/load/excerpt.ts';
+import { createExcerpts } from '../../../../src/cli/problems.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { type JsonSchema, toJsonSchema, toVariants } from '../../../../src/config/schema/json-schema.ts';
 import { formatShownProblem } from '../../../../src/core/problem.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createExcerpts } from '../../../../src/config/load/excerpt.ts';
+import { createExcerpts } from '../../../../src/cli/problems.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { formatProblem, formatShownProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type PostgresUrlRead, readPostgresUrl } from '../../../../src/config/sources/postgres-url.ts';
+import { type PostgresUrlRead, readPostgresUrl } from '../../../../src/config/sources/provider-files.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 

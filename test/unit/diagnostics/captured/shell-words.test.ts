@@ -1,7 +1,7 @@
 /** The words of a command line, compared with those that bash itself finds. */
 import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { toWords } from '../../../../src/diagnostics/captured/shell-words.ts';
+import { toWords } from '../../../../src/diagnostics/captured/curl.ts';
 
 const read = (line: string): string[] => toWords(Buffer.from(line).toString('latin1'));
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/analysis.ts';
 import { toBodyForms } from '../../../../src/diagnostics/explain/body-forms.ts';
-import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 
 const SIZE = 256 * 1024;
 

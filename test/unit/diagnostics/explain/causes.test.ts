@@ -2,14 +2,18 @@
 import { createHash, createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { explainNow } from '../../../../src/cli/verification.ts';
+import { explainNow } from '../../../../src/cli/verify.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import type { AnalysisInput, CandidateKey, Explanation } from '../../../../src/diagnostics/explain/analysis.ts';
-import { CAUSES } from '../../../../src/diagnostics/explain/causes.ts';
-import type { ExplainCause } from '../../../../src/diagnostics/explain/explain-metrics.ts';
-import { EXPLAIN_CAUSES } from '../../../../src/diagnostics/explain/explain-metrics.ts';
-import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
+import {
+  type AnalysisInput,
+  type CandidateKey,
+  DEFAULT_BUDGET,
+  type Explanation,
+  Meter,
+} from '../../../../src/diagnostics/explain/analysis.ts';
+import { EXPLAIN_CAUSES, type ExplainCause } from '../../../../src/diagnostics/explain/explain-metrics.ts';
+import { CAUSES } from '../../../../src/diagnostics/explain/hints.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription, SecretEncoding } from '../../../../src/verify/schemes/description.ts';

@@ -2,11 +2,17 @@
 import { createHmac } from 'node:crypto';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { explainNow } from '../../../../src/cli/verification.ts';
+import { explainNow } from '../../../../src/cli/verify.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { type AnalysisInput, type CandidateKey, toCandidateKey } from '../../../../src/diagnostics/explain/analysis.ts';
-import { type AnalysisBudget, DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
+import {
+  type AnalysisBudget,
+  type AnalysisInput,
+  type CandidateKey,
+  DEFAULT_BUDGET,
+  Meter,
+  toCandidateKey,
+} from '../../../../src/diagnostics/explain/analysis.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { findTarget } from '../../../../src/diagnostics/probe/target.ts';
+import { findTarget } from '../../../../src/diagnostics/probe/client.ts';
 
 const never = async (): Promise<readonly string[]> => {
   throw new Error('asked the network');

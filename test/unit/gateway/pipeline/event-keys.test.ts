@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { forgetEvent, toContentFingerprint, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/event-keys.ts';
-import { createMemorySeenIds } from '../../../../src/state/claims/memory-seen-ids.ts';
-import { type SeenIds, StoreUnavailable } from '../../../../src/state/claims/seen-ids.ts';
+import { createMemorySeenIds } from '../../../../src/state/memory.ts';
+import { type SeenIds, StoreUnavailable } from '../../../../src/state/seen-ids.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const DIGEST = 'abcdefghijklmnopqrstuv';

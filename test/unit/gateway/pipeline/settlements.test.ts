@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type IdSettlement, type SettlementOutcome, Settlements } from '../../../../src/gateway/pipeline/settlements.ts';
-import { createMemorySeenIds } from '../../../../src/state/claims/memory-seen-ids.ts';
-import { type SeenIds, StoreUnavailable } from '../../../../src/state/claims/seen-ids.ts';
+import { createMemorySeenIds } from '../../../../src/state/memory.ts';
+import { type SeenIds, StoreUnavailable } from '../../../../src/state/seen-ids.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 /** A memory store that can be taken away and given back. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { toFoldedName } from '../../../../src/core/headers.ts';
-import { type HeaderContext, HeaderPolicy } from '../../../../src/gateway/upstream/request-headers.ts';
+import { type HeaderContext, HeaderPolicy } from '../../../../src/gateway/upstream/headers.ts';
 import { type AdmittedOptions, makeAdmitted } from '../../../support/admitted.ts';
 import { fc } from '../../../support/property.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/response-headers.ts';
+import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/headers.ts';
 
 const policy = new ResponseHeaderPolicy(new Set());
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/response-headers.ts';
-import { parseResponseHead, ResponseHeads } from '../../../../src/http/client/response-head.ts';
+import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/headers.ts';
+import { parseResponseHead, ResponseHeads } from '../../../../src/http/client/response-parser.ts';
 import { fc } from '../../../support/property.ts';
 
 const status = fc.constantFrom(200, 204, 304, 404, 503);

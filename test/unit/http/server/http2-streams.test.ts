@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { ServerHttp2Stream } from 'node:http2';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Http2Streams } from '../../../../src/http/server/http2-streams.ts';
+import { Http2Streams } from '../../../../src/http/server/http2.ts';
 import { NO_PRESSURE } from '../../../../src/http/server/memory-guard.ts';
 
 const MAX = 32;

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { CountedStream, RejectedStreams } from '../../../../src/http/server/rejected-streams.ts';
+import { CountedStream, RejectedStreams } from '../../../../src/http/server/http2-response.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const BURST = 1_000;

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ConfigChecks, createAdvice } from '../../../../src/kubernetes/admission/advice.ts';
-import { ClusterVersion } from '../../../../src/kubernetes/admission/cluster-version.ts';
-import { Lookups } from '../../../../src/kubernetes/admission/lookups.ts';
+import { ConfigChecks, createAdvice, Lookups } from '../../../../src/kubernetes/admission/advice.ts';
+import { ClusterVersion } from '../../../../src/kubernetes/admission/injector.ts';
 import type { AdvisedPod } from '../../../../src/kubernetes/admission/reviewer.ts';
 import { KubeError } from '../../../../src/kubernetes/client/error.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';

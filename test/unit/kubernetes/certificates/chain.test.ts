@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { findChainProblem, readCertificates } from '../../../../src/kubernetes/certificates/chain.ts';
+import { findChainProblem, readCertificates } from '../../../../src/kubernetes/certificates/certificate.ts';
 import { makeAuthority } from '../../../support/certificates.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 

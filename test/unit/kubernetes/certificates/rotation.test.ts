@@ -8,7 +8,7 @@ import {
   toSecretData,
   toTrusted,
 } from '../../../../src/kubernetes/certificates/ca.ts';
-import { planRotation, type RotationTimes } from '../../../../src/kubernetes/certificates/rotation.ts';
+import { planRotation, type RotationTimes } from '../../../../src/kubernetes/certificates/certificate-rotation.ts';
 import { fc } from '../../../support/property.ts';
 
 const SECOND = 1_000;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createCa } from '../../../../src/kubernetes/certificates/ca.ts';
-import type { SecretData } from '../../../../src/kubernetes/certificates/cluster-secret.ts';
+import type { SecretData } from '../../../../src/kubernetes/certificates/cluster-objects.ts';
 import { issuePair, readPairData, toPairData } from '../../../../src/kubernetes/certificates/server-pair.ts';
 
 const NOW = 1_800_000_000_000;

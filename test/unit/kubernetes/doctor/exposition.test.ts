@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readBuildVersion, readConfigHash } from '../../../../src/kubernetes/doctor/read-named.ts';
+import { readBuildVersion, readConfigHash } from '../../../../src/kubernetes/doctor/read-cluster.ts';
 
 const LARGEST = 8_388_608;
 const line = 'sidegate_config_info{hash="0123456789abcdef"} 1';

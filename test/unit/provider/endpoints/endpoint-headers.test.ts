@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { findHeaderProblem } from '../../../../src/provider/endpoints/endpoint-headers.ts';
+import { findHeaderProblem } from '../../../../src/provider/endpoints/endpoint.ts';
 
 test('accepts headers that identify the sender to a receiver', () => {
   const headers = [

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Sql } from '../../../../src/provider/queue/sql/database.ts';
-import { type Operation, Store } from '../../../../src/provider/queue/sql/store.ts';
-import { Taker } from '../../../../src/provider/queue/sql/take.ts';
+import { type Operation, Store, Taker } from '../../../../src/provider/queue/sql/store.ts';
 import { SqliteDatabase } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
 import { makeQueueFolder, WIDE_BOUNDS } from '../../../support/queue/sqlite-store.ts';
 

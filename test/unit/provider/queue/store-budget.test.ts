@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { StoreBudget } from '../../../../src/provider/queue/store-budget.ts';
+import { StoreBudget } from '../../../../src/provider/queue/store-client.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { createSqliteQueue, makeQueueFolder } from '../../../support/queue/sqlite-store.ts';
 

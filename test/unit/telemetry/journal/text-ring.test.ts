@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { TextRing } from '../../../../src/telemetry/journal/text-ring.ts';
+import { TextRing } from '../../../../src/telemetry/journal/journal.ts';
 import { fc } from '../../../support/property.ts';
 
 const readAll = (ring: TextRing): string[] => Array.from({ length: ring.length }, (_, i) => ring.at(i + 1));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { toTextLines } from '../../../../src/telemetry/log/text-lines.ts';
+import { toTextLines } from '../../../../src/telemetry/log/log-batches.ts';
 
 const line = (fields: object): string =>
   `${JSON.stringify({ level: 'info', time: 0, service: 'sidegate', version: '1', msg: 'request', ...fields })}\n`;

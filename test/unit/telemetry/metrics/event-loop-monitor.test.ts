@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '../../../../src/core/clock.ts';
-import { EventLoopMonitor } from '../../../../src/telemetry/metrics/event-loop-monitor.ts';
+import { EventLoopMonitor } from '../../../../src/telemetry/metrics/process-metrics.ts';
 
 /** An event loop whose turns take as long as a test says. */
 function makeLoop() {

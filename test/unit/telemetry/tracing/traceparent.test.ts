@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formatTraceparent, parseTraceparent } from '../../../../src/telemetry/tracing/traceparent.ts';
+import { formatTraceparent, parseTraceparent } from '../../../../src/telemetry/tracing/trace-context.ts';
 import { fc } from '../../../support/property.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';

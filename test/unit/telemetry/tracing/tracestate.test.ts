@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseTracestate } from '../../../../src/telemetry/tracing/tracestate.ts';
+import { parseTracestate } from '../../../../src/telemetry/tracing/trace-context.ts';
 import { fc } from '../../../support/property.ts';
 
 const many = (count: number, value = '1') => Array.from({ length: count }, (_, i) => `k${i}=${value}`).join(',');

@@ -1,7 +1,7 @@
 /** What is peculiar to single senders of software development, work, media and voice, and what their users do wrong. */
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { findPresetOfHeader } from '../../../../src/config/rules/suggest-preset.ts';
+import { findPresetOfHeader } from '../../../../src/config/rules/validate-scheme.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { REFUSALS, type RefusalCode } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';

@@ -4,8 +4,7 @@ import { Secret } from '../../../../src/core/secret.ts';
 import { findPreset } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
-import { decodeFormText, MAX_PARAMETERS, toFormText } from '../../../../src/verify/schemes/form.ts';
-import { parseStrictForm } from '../../../../src/verify/schemes/strict-form.ts';
+import { decodeFormText, MAX_PARAMETERS, parseStrictForm, toFormText } from '../../../../src/verify/schemes/strict-form.ts';
 import { fc } from '../../../support/property.ts';
 
 const SECRET = '12345678901234567890123456789012';

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { SignedHead } from '../../../../src/core/event.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import type { SchemeDescription, SignatureDescription } from '../../../../src/verify/schemes/description.ts';
-import { compileCompared, compileOpenHead } from '../../../../src/verify/schemes/open-content.ts';
+import { compileCompared, compileOpenHead } from '../../../../src/verify/schemes/identity.ts';
 import { compileCut } from '../../../../src/verify/schemes/removal.ts';
 import { BASE } from '../../../support/field-schemes.ts';
 import { fc } from '../../../support/property.ts';

@@ -5,7 +5,7 @@ import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Refusal } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
-import { transformSecret } from '../../../../src/verify/schemes/secret-text.ts';
+import { transformSecret } from '../../../../src/verify/schemes/key-description.ts';
 import { toPreset } from '../../../support/preset-cases.ts';
 
 const BODY = Buffer.from('{"id":"evt_1"}');

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { HeaderFields } from '../../../../../src/core/headers.ts';
 import type { ParsedHead } from '../../../../../src/core/request.ts';
 import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
-import { createMemoryAttempts } from '../../../../../src/users/memory-attempts.ts';
+import { createMemoryAttempts } from '../../../../../src/users/attempts.ts';
 import type { CountAttempt, PasswordVerifier } from '../../../../../src/users/verifier.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
 import { toBasic } from '../../../../support/users.ts';

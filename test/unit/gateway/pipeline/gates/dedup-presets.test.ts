@@ -9,7 +9,7 @@ import type { ParsedHead } from '../../../../../src/core/request.ts';
 import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createDedupGate, type DedupOptions } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
-import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
+import { createMemorySeenIds } from '../../../../../src/state/memory.ts';
 import { PRESETS } from '../../../../../src/verify/presets/catalogue.ts';
 import type { SchemeDescription } from '../../../../../src/verify/schemes/description.ts';
 import type { Identified, Message } from '../../../../../src/verify/schemes/scheme.ts';

@@ -8,8 +8,8 @@ import {
   type DedupParts,
 } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { type ClaimSettlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
-import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
-import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
+import { createMemorySeenIds } from '../../../../../src/state/memory.ts';
+import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../../../src/state/seen-ids.ts';
 import { type Arrived, arriveAt, claimAt } from '../../../../support/claiming.ts';
 import { FakeClock, settle } from '../../../../support/fake-clock.ts';
 

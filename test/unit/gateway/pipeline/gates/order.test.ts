@@ -3,10 +3,9 @@ import type { Claim, ClaimGrant } from '../../../../../src/core/event.ts';
 import { ClaimWaiters, joinGrants, NOTHING_CLAIMED } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createOrderGate, type OrderEvent, type OrderOptions } from '../../../../../src/gateway/pipeline/gates/order.ts';
 import { type ClaimSettlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
-import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
-import { type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
-import { createMemoryNewestVersions } from '../../../../../src/state/ordering/memory-newest-versions.ts';
-import type { NewestVersions } from '../../../../../src/state/ordering/newest-versions.ts';
+import { createMemoryNewestVersions, createMemorySeenIds } from '../../../../../src/state/memory.ts';
+import type { NewestVersions } from '../../../../../src/state/newest-versions.ts';
+import { type StoreFailure, StoreUnavailable } from '../../../../../src/state/seen-ids.ts';
 import { type Arrived, arriveAt, claimAt } from '../../../../support/claiming.ts';
 import { FakeClock, settle } from '../../../../support/fake-clock.ts';
 

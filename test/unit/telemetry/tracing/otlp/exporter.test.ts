@@ -1,9 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { SpanExporter, toExport } from '../../../../../src/telemetry/tracing/otlp/exporter.ts';
-import { createPost } from '../../../../../src/telemetry/tracing/otlp/post.ts';
-import type { Span } from '../../../../../src/telemetry/tracing/tracer.ts';
-import type { SpanOutcome } from '../../../../../src/telemetry/tracing/tracing-metrics.ts';
+import { createPost, SpanExporter, toExport } from '../../../../../src/telemetry/tracing/otlp.ts';
+import type { Span, SpanOutcome } from '../../../../../src/telemetry/tracing/tracer.ts';
 import { type Collector, startCollector } from '../../../../support/collector.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
 import { until } from '../../../../support/gate.ts';

@@ -1,0 +1,173 @@
+/** Names and values. */
+import { type ComponentChildren, Fragment, type JSX } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+
+// The head of a table.
+
+/** A header cell for each column. */
+export function ColumnHeads({ names }: { readonly names: readonly string[] }): JSX.Element[] {
+  return names.map((name) => (
+    <th key={name} scope="col">
+      {name}
+    </th>
+  ));
+}
+
+/** Values that are null are omitted. */
+export function Facts({ facts }: { readonly facts: readonly (readonly [string, string | JSX.Element | null])[] }): JSX.Element {
+  return (
+    <dl class="facts">
+      {facts.map(([name, value], index) =>
+        value === null ? null : (
+          <div key={`${name}${index}`}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ),
+      )}
+    </dl>
+  );
+}
+
+// Messages that views have in common.
+
+/** An error that a screen reader announces; nothing without one. */
+export function ErrorNotice({ error }: { readonly error: string | undefined }): JSX.Element | null {
+  if (error === undefined) return null;
+  return (
+    <p class="notice bad" role="alert">
+      {error}
+    </p>
+  );
+}
+
+// A command to copy.
+
+const SHOWN_MS = 2_000;
+
+interface CopyProps {
+  readonly label: string;
+  readonly text: string;
+  /** Breaks lines only between words: an option that is broken at its hyphen looks like two. */
+  readonly isCommand?: boolean;
+}
+
+/** A text with a button that copies it. */
+export function Copy({ label, text, isCommand = false }: CopyProps): JSX.Element {
+  const [isCopied, setIsCopied] = useState(false);
+  const code = useRef<HTMLElement>(null);
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setIsCopied(true);
+      setTimeout(() => setIsCopied(false), SHOWN_MS);
+    } catch {
+      // Only pages of localhost and https have a clipboard: the user copies the selection.
+      if (code.current !== null) getSelection()?.selectAllChildren(code.current);
+    }
+  };
+  return (
+    <figure class="copy">
+      <figcaption>{label}</figcaption>
+      <pre>
+        <code ref={code}>{isCommand ? text.split(' ').map(toWord) : text}</code>
+      </pre>
+      <button type="button" onClick={() => void copy()}>
+        {isCopied ? 'Copied' : 'Copy'}
+      </button>
+    </figure>
+  );
+}
+
+function toWord(word: string, index: number): JSX.Element {
+  return (
+    <Fragment key={index}>
+      {index > 0 && ' '}
+      <span class="word">{word}</span>
+    </Fragment>
+  );
+}
+
+// A modal dialog: the browser keeps the focus in it, closes it with Escape, and returns the focus.
+
+interface DialogProps {
+  readonly title: string;
+  readonly onClose: () => void;
+  readonly isSmall?: boolean;
+  readonly children: ComponentChildren;
+}
+
+/** Opens when it is rendered. */
+export function Dialog({ title, onClose, isSmall = false, children }: DialogProps): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const element = dialog.current;
+    const before = document.activeElement;
+    element?.showModal();
+    return () => {
+      element?.close();
+      const next = before?.isConnected === true ? before : document.getElementById('main');
+      if (next instanceof HTMLElement) next.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      class={isSmall ? 'small' : undefined}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+// Filters that leave the screen of a phone to the list, and the period that they share.
+
+interface CollapsibleProps {
+  readonly title: string;
+  /** How many filters are set. */
+  readonly count: number;
+  readonly children: ComponentChildren;
+}
+
+/** As in page.css. */
+const WIDE = '(min-width: 48.01rem)';
+
+/** Open at first only on a wide screen. */
+export function Collapsible({ title, count, children }: CollapsibleProps): JSX.Element {
+  const [isOpen] = useState(() => matchMedia(WIDE).matches);
+  return (
+    <details class="collapsible" open={isOpen}>
+      <summary>
+        {title}
+        {count > 0 && ` (${count})`}
+      </summary>
+      {children}
+    </details>
+  );
+}
+
+/** The period of a list; `current`: the value of a parameter. */
+export function Period({ current }: { readonly current: (name: 'from' | 'to') => string }): JSX.Element {
+  return (
+    <>
+      <label>
+        From (UTC) <input type="datetime-local" name="from" value={current('from')} />
+      </label>
+      <label>
+        To (UTC) <input type="datetime-local" name="to" value={current('to')} />
+      </label>
+    </>
+  );
+}

@@ -1,0 +1,264 @@
+/** The SeenIds of one process: bounded, and no ID is forgotten before its expiry. */
+import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from './newest-versions.ts';
+import { type ClaimRequest, type ClaimResult, type Forgotten, type SeenIds, StoreUnavailable } from './seen-ids.ts';
+
+// A bounded map whose entries expire; no entry is removed before its expiry.
+
+/** An entry of the map. */
+interface Expiring {
+  /** Monotonic time from which the entry counts as absent. It must not change: `put` another entry instead. */
+  readonly expiresAt: Milliseconds;
+}
+
+/** The bounds of a map. */
+interface MapBounds {
+  readonly maxEntries: number;
+  /** The noun for the entries in the error of a full map, such as `IDs`. */
+  readonly what: string;
+}
+
+/** Expired entries are removed with up to this delay. The delay affects only memory: `get` never returns an expired entry. */
+const BUCKET_MS = 1_000;
+
+/** Keys are kept in buckets by the second of their expiry, so that no operation iterates over all entries. */
+export class ExpiringMap<Entry extends Expiring> {
+  readonly #clock: Clock;
+  readonly #bounds: MapBounds;
+  readonly #entries = new Map<string, Entry>();
+  /** Bucket number → keys whose entry expires in that second: one for each entry. */
+  readonly #buckets = new Map<number, Set<string>>();
+  readonly #stopSweep: CancelTimer;
+  #swept: number;
+  #isClosed = false;
+
+  constructor(clock: Clock, bounds: MapBounds) {
+    this.#clock = clock;
+    this.#bounds = bounds;
+    this.#swept = toBucket(clock.monotonic());
+    this.#stopSweep = clock.every(BUCKET_MS, () => this.#sweep());
+  }
+
+  /** False after `close`; `get`, `put` and `delete` then throw StoreUnavailable. */
+  get isOpen(): boolean {
+    return !this.#isClosed;
+  }
+
+  /** The entry, unless it has expired. */
+  get(key: string): Entry | undefined {
+    this.#checkOpen();
+    const entry = this.#entries.get(key);
+    return entry !== undefined && this.#clock.monotonic() < entry.expiresAt ? entry : undefined;
+  }
+
+  /** Throws StoreUnavailable (`full`) if the key is new and the map is full. */
+  put(key: string, entry: Entry): void {
+    this.#checkOpen();
+    const { maxEntries, what } = this.#bounds;
+    if (!this.#entries.has(key) && this.#entries.size >= maxEntries) {
+      this.#sweep();
+      // Removing an entry that has not expired would allow the replay that it prevents.
+      if (this.#entries.size >= maxEntries)
+        throw new StoreUnavailable('full', `the memory store is full (${maxEntries} ${what})`);
+    }
+    this.#leaveBucket(key);
+    this.#entries.set(key, entry);
+    const bucket = toBucket(entry.expiresAt);
+    const keys = this.#buckets.get(bucket);
+    if (keys === undefined) this.#buckets.set(bucket, new Set([key]));
+    else keys.add(key);
+  }
+
+  delete(key: string): void {
+    this.#checkOpen();
+    this.#leaveBucket(key);
+    this.#entries.delete(key);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#stopSweep();
+  }
+
+  #leaveBucket(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    const bucket = toBucket(entry.expiresAt);
+    const keys = this.#buckets.get(bucket);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#buckets.delete(bucket);
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new StoreUnavailable('unreachable', 'the memory store is closed');
+  }
+
+  /** Removes expired entries. */
+  #sweep(): void {
+    const now = this.#clock.monotonic();
+    const current = toBucket(now);
+    for (; this.#swept < current; this.#swept++) {
+      for (const key of this.#buckets.get(this.#swept) ?? []) {
+        const entry = this.#entries.get(key);
+        if (entry !== undefined && entry.expiresAt <= now) this.#entries.delete(key);
+      }
+      this.#buckets.delete(this.#swept);
+    }
+  }
+}
+
+function toBucket(at: Milliseconds): number {
+  return Math.floor(at / BUCKET_MS);
+}
+
+interface SeenEntry {
+  readonly isHandled: boolean;
+  readonly token: string;
+  readonly fingerprint: string;
+  readonly expiresAt: Milliseconds;
+}
+
+/** Creates the store. */
+export function createMemorySeenIds(
+  clock: Clock,
+  options: {
+    /** Maximum number of IDs, claimed and handled together. */
+    readonly maxIds: number;
+  },
+): SeenIds {
+  return new MemorySeenIds(clock, options.maxIds);
+}
+
+class MemorySeenIds implements SeenIds {
+  readonly #clock: Clock;
+  readonly #entries: ExpiringMap<SeenEntry>;
+
+  constructor(clock: Clock, maxIds: number) {
+    this.#clock = clock;
+    this.#entries = new ExpiringMap(clock, { maxEntries: maxIds, what: 'IDs' });
+  }
+
+  async claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
+    const now = this.#clock.monotonic();
+    const entry = this.#entries.get(key);
+    if (entry === undefined) {
+      this.#entries.put(key, { isHandled: false, token, fingerprint, expiresAt: now + leaseMs });
+      return { state: 'new' };
+    }
+    const { isHandled, expiresAt, fingerprint: stored } = entry;
+    return { state: isHandled ? 'handled' : 'in-progress', remainingMs: expiresAt - now, fingerprint: stored };
+  }
+
+  async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
+    const entry = this.#entries.get(key);
+    if (entry !== undefined && (entry.isHandled || entry.token !== token)) return false;
+    this.#entries.put(key, { isHandled: true, token: '', fingerprint, expiresAt: this.#clock.monotonic() + retentionMs });
+    return true;
+  }
+
+  async release(key: string, token: string): Promise<boolean> {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || entry.isHandled || entry.token !== token) return false;
+    this.#entries.delete(key);
+    return true;
+  }
+
+  async forget(key: string): Promise<Forgotten> {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return { was: 'absent' };
+    this.#entries.delete(key);
+    return { was: entry.isHandled ? 'handled' : 'in-progress', fingerprint: entry.fingerprint };
+  }
+
+  isUp(): boolean {
+    return this.#entries.isOpen;
+  }
+
+  async close(): Promise<void> {
+    this.#entries.close();
+  }
+}
+
+// The NewestVersions of one process: bounded, and no version is forgotten before its expiry.
+
+interface Newest {
+  readonly version: string;
+  /** Monotonic, like all times here. */
+  readonly until: Milliseconds;
+}
+
+/** The event that the app is handling. */
+interface ResourceHolder {
+  readonly token: string;
+  readonly until: Milliseconds;
+}
+
+interface Resource {
+  readonly newest: Newest | undefined;
+  readonly holder: ResourceHolder | undefined;
+  readonly expiresAt: Milliseconds;
+}
+
+/** Creates the store. */
+export function createMemoryNewestVersions(
+  clock: Clock,
+  options: {
+    /** Maximum number of resources. */
+    readonly maxResources: number;
+  },
+): NewestVersions {
+  return new MemoryNewestVersions(clock, options.maxResources);
+}
+
+class MemoryNewestVersions implements NewestVersions {
+  readonly #clock: Clock;
+  readonly #resources: ExpiringMap<Resource>;
+
+  constructor(clock: Clock, maxResources: number) {
+    this.#clock = clock;
+    this.#resources = new ExpiringMap(clock, { maxEntries: maxResources, what: 'resources' });
+  }
+
+  async enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {
+    const now = this.#clock.monotonic();
+    const { newest, holder } = this.#read(key, now);
+    if (newest !== undefined && version < newest.version) return { state: 'stale' };
+    if (holder !== undefined && holder.token !== token) return { state: 'busy', remainingMs: holder.until - now };
+    this.#write(key, newest, { token, until: now + leaseMs });
+    return { state: 'entered' };
+  }
+
+  async leave({ key, token, handled }: LeaveRequest): Promise<boolean> {
+    const now = this.#clock.monotonic();
+    const { newest, holder } = this.#read(key, now);
+    const isHolder = holder?.token === token;
+    if (!isHolder && handled === undefined) return false;
+    const raised = handled === undefined ? newest : raise(newest, { version: handled.version, until: now + handled.retentionMs });
+    this.#write(key, raised, isHolder ? undefined : holder);
+    return isHolder || holder === undefined;
+  }
+
+  async close(): Promise<void> {
+    this.#resources.close();
+  }
+
+  /** The parts that have not expired; each has its own expiry. */
+  #read(key: string, now: Milliseconds): Pick<Resource, 'newest' | 'holder'> {
+    const resource = this.#resources.get(key);
+    return { newest: toLive(resource?.newest, now), holder: toLive(resource?.holder, now) };
+  }
+
+  #write(key: string, newest: Newest | undefined, holder: ResourceHolder | undefined): void {
+    if (newest === undefined && holder === undefined) this.#resources.delete(key);
+    else this.#resources.put(key, { newest, holder, expiresAt: Math.max(newest?.until ?? 0, holder?.until ?? 0) });
+  }
+}
+
+function toLive<Part extends { readonly until: Milliseconds }>(part: Part | undefined, now: Milliseconds): Part | undefined {
+  return part !== undefined && now < part.until ? part : undefined;
+}
+
+function raise(newest: Newest | undefined, handled: Newest): Newest {
+  if (newest === undefined || handled.version > newest.version) return handled;
+  return handled.version < newest.version || handled.until < newest.until ? newest : handled;
+}
