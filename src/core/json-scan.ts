@@ -1,4 +1,5 @@
 /** JSON text, without a tree of it, for which a parser needs up to 60 times its length: checks it, bounds its size, and finds the bytes of its parts. */
+import { isUtf8 } from 'node:buffer';
 
 /** Bounds for untrusted JSON. */
 export interface JsonBounds {
@@ -25,6 +26,7 @@ export interface JsonMember {
 
 const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, SLASH, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20, 0x2f, 0x75];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+export const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const NO_NAME = Buffer.alloc(0);
 /** Bytes of the string for a byte of what it stands for: `\u0041` is A. */
 const LONGEST_ESCAPE = 6;
@@ -64,6 +66,16 @@ function increment(counts: Uint32Array, at: number): number {
   const count = (counts[at] ?? 0) + 1;
   counts[at] = count;
   return count;
+}
+
+/**
+ * The JSON text of a body, for all that read it; undefined if it is not JSON. A byte order mark before it is ignored, as some apps do. Bytes in it
+ * that are not UTF-8 make the string unreadable in which they are, and no other value.
+ */
+export function toJsonText(body: Buffer): Buffer | undefined {
+  const mark = body.subarray(0, BYTE_ORDER_MARK.length);
+  const text = mark.equals(BYTE_ORDER_MARK) ? body.subarray(mark.length) : body;
+  return isJson(text) ? text : undefined;
 }
 
 /** The value of a valid JSON text, with the whitespace after it. */
@@ -156,7 +168,9 @@ export function isObject(text: Buffer, value: JsonSpan | undefined): boolean {
 /** The string, number or literal at a path in valid JSON, as it is written; undefined if there is none. In linear time, without a tree of the text. */
 export function findScalar(text: Buffer, steps: readonly (string | number)[], whole = toWholeSpan(text)): string | undefined {
   const span = findAt(text, steps, whole);
-  return span === undefined || isOpening(text[span.from]) ? undefined : text.toString('utf8', span.from, span.to).trim();
+  if (span === undefined || isOpening(text[span.from])) return undefined;
+  const written = text.subarray(span.from, span.to);
+  return isUtf8(written) ? written.toString('utf8').trim() : undefined;
 }
 
 /** The same, parsed. */

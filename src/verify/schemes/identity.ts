@@ -6,7 +6,7 @@ import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } fr
 import { type HeaderFields, listForwarded, toFoldedName } from '../../core/headers.ts';
 import type { Chunks } from '../../core/hmac.ts';
 import { parseJsonListPath, readJsonPath } from '../../core/json-path.ts';
-import { isJson, readScalar, readScalars, toWholeSpan } from '../../core/json-scan.ts';
+import { readScalar, readScalars, toJsonText, toWholeSpan } from '../../core/json-scan.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { toBytes } from './algorithms.ts';
 import { toSignaturePlace } from './body-head.ts';
@@ -29,8 +29,13 @@ export type Identify = (head: SignedHead, message: Message, signed: () => Chunks
 /** 132 bits: enough that no two IDs ever collide. */
 const DIGEST_LENGTH = 22;
 
-/** With the first characters that fit. */
-const SHAPES: Readonly<Record<ContentShape, { readonly title: string; readonly starts: string }>> = {
+interface Shape {
+  readonly title: string;
+  /** The first characters that fit. */
+  readonly starts: string;
+}
+
+const SHAPES: Readonly<Record<ContentShape, Shape>> = {
   'json-object': { title: 'a JSON object', starts: '{' },
   'json-array': { title: 'a JSON array', starts: '[' },
   'json-object-or-array': { title: 'a JSON object or array', starts: '{[' },
@@ -49,7 +54,8 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? toContent(message.body) : NO_CONTENT;
-    if (shape?.starts.includes(toFirst(content)) === false) return { problem: `the body is not ${shape.title}` };
+    const problem = findShapeProblem(shape, content, message.body);
+    if (problem !== undefined) return { problem };
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
     const id = readId === undefined ? readHeadId(head) : readId.read(content, message.body);
@@ -130,11 +136,14 @@ function compileTime({
 const NO_CONTENT = Buffer.alloc(0);
 
 function toContent(body: Buffer): Buffer {
-  return isJson(body) ? body : NO_CONTENT;
+  return toJsonText(body) ?? NO_CONTENT;
 }
 
-function toFirst(content: Buffer): string {
-  return String.fromCharCode(content[toWholeSpan(content).from] ?? 0);
+/** The shape separates the signed pieces, so that nothing may come before it, such as a byte order mark. */
+function findShapeProblem(shape: Shape | undefined, content: Buffer, body: Buffer): string | undefined {
+  if (shape === undefined) return undefined;
+  const first = String.fromCharCode(content[toWholeSpan(content).from] ?? 0);
+  return content.length === body.length && shape.starts.includes(first) ? undefined : `the body is not ${shape.title}`;
 }
 
 /** Accepts only IDs that are safe in log lines and store keys. */

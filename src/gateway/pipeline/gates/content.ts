@@ -3,7 +3,7 @@
  * that the body is of the media type that the request names, because the signature covers only the body.
  */
 import { isUtf8 } from 'node:buffer';
-import { isJson } from '../../../core/json-scan.ts';
+import { BYTE_ORDER_MARK, isJson } from '../../../core/json-scan.ts';
 import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/media-type.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
@@ -33,7 +33,6 @@ const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, BRACKET, BRACE]);
 const WHITE_SPACE = new Set([0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x20]);
 /** All bytes of UTF-8 are lower; the byte order marks of UTF-16 begin with 0xfe or 0xff. */
 const MIN_NON_UTF_8 = 0xfe;
-const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /** Checks the query, Content-Encoding, Content-Type and declared Content-Length. */
 export function createContentGate(options: ContentOptions): ContentGate {

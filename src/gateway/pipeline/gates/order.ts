@@ -1,9 +1,8 @@
 /** Rejects events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
-import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
-import { findScalar, isJson } from '../../../core/json-scan.ts';
+import { findScalar, toJsonText } from '../../../core/json-scan.ts';
 import { acknowledge } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/newest-versions.ts';
@@ -51,10 +50,9 @@ interface OrderParts {
   readonly onEvent: (event: OrderEvent) => void;
 }
 
-const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const STALE: Grant = { claim: undefined, isStale: true, isUnchecked: false };
 
-const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/;
+const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?0*\d{1,5}))?$/;
 const DIGITS = /^\d+$/;
 /** RFC 3339 §5.6; `T` and `Z` may be lower case, and a space may replace the `T`. */
 const TIME = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
@@ -289,11 +287,10 @@ const IS_NUMBER = /^-?\d/;
 /** Numbers of up to 15 digits, and exponents of up to two, survive conversion to a double and back (IEEE 754 binary64). */
 const MAY_NOT_FIT = /\d[\d.]{15}|\d[eE][+-]?\d{3}/;
 
-/** The scalars at the paths, numbers as number or NumberText; all undefined if the content is not JSON in UTF-8. */
+/** The scalars at the paths, numbers as number or NumberText; all undefined if the content is not JSON. */
 export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
-  const text = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? body.subarray(BYTE_ORDER_MARK.length) : body;
-  const canRead = isUtf8(text) && isJson(text);
-  return paths.map(({ steps }) => (canRead ? readExact(text, steps) : undefined));
+  const text = toJsonText(body);
+  return paths.map(({ steps }) => (text === undefined ? undefined : readExact(text, steps)));
 }
 
 function readExact(text: Buffer, steps: JsonPath['steps']): unknown {

@@ -56,6 +56,7 @@ describe('the smaller of two numbers sorts first:', () => {
 test.each([
   ['1', '1.0'],
   ['100', '1e2'],
+  ['1', '1e000000'],
   ['0.1', '1e-1'],
   ['0', '-0'],
   ['0', '0e5'],
@@ -269,4 +270,12 @@ describe('reading values', () => {
       { numRuns: 2_000 },
     );
   });
+});
+
+test('reads values beside text that is not UTF-8, and after a byte order mark', () => {
+  const bytes = (text: string): Buffer => Buffer.from(text, 'latin1');
+  expect(readValues(bytes('{"a":"x","b":2,"c":"\xff"}'), [A, B])).toEqual(['x', 2]);
+  expect(readValues(bytes('\xef\xbb\xbf{"a":"x","b":2}'), [A, B])).toEqual(['x', 2]);
+  expect(readValues(bytes('{"a":"\xff","b":2}'), [A, B])).toEqual([undefined, 2]);
+  expect(readValues(bytes('\xef\xbb\xbf\xef\xbb\xbf{"a":"x"}'), [A])).toEqual([undefined]);
 });
