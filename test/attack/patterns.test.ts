@@ -6,6 +6,7 @@ import { lintPatterns } from '../../scripts/lint-patterns.ts';
 import { acceptsTrailers, findConnectionOptions, HeaderFields, isPlainOption, toFoldedName } from '../../src/core/headers.ts';
 import { parseJsonPath, readJsonPath } from '../../src/core/json-path.ts';
 import { parseTarget } from '../../src/core/target.ts';
+import { readForwarded } from '../../src/gateway/forward-auth/forwarded.ts';
 import { readOriginalRequest } from '../../src/gateway/forward-auth/original-request.ts';
 import { readValues, toSortable } from '../../src/gateway/pipeline/gates/order.ts';
 import { parseResponseHead, parseTrailers } from '../../src/http/client/response-parser.ts';
@@ -82,6 +83,7 @@ const PARSERS: readonly Parser[] = [
   { name: 'X-Forwarded-Proto', parse: (text) => resolveClient('127.0.0.1', false, FIELDS('X-Forwarded-Proto', text)) },
   { name: 'X-Original-URL', parse: (text) => readOriginalRequest(FIELDS('X-Original-URL', `http://a/${text}`)) },
   { name: 'X-Forwarded-Uri', parse: (text) => readOriginalRequest(FIELDS('X-Forwarded-Uri', `/${text}`)) },
+  { name: 'Forwarded', parse: (text) => readForwarded([text]) },
   { name: 'Host', parse: isAuthority },
   { name: 'the target', parse: (text) => parseTarget(`/${text}`) },
   { name: 'the query', parse: (text) => parseTarget(`/a?${text}`) },

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { type Answer, send } from '../support/client.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
@@ -22,6 +23,7 @@ const SPOOFS = [
   { 'X-Original-Proto': 'https' },
   { 'X-Forwarded-Proto': 'https' },
   { 'X-Forwarded-For': '203.0.113.9' },
+  { Forwarded: 'for=203.0.113.9;host=open.example;proto=https' },
   { Connection: 'close, X-Original-URI, X-Forwarded-Uri' },
   { 'X-Original-URI': '/healthz', 'X-Forwarded-Uri': '/healthz', 'X-Forwarded-Method': 'GET', 'X-Original-Method': 'GET' },
 ];
@@ -171,13 +173,41 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
   });
 });
 
-/** What the controller's template sets of the fields in question. */
+interface ShownIngress {
+  readonly metadata: { readonly annotations: Readonly<Record<string, string>> };
+}
+interface ShownTraefik {
+  readonly http: {
+    readonly middlewares: { readonly sidegate: { readonly forwardAuth: { readonly authResponseHeaders: readonly string[] } } };
+  };
+}
+
+const { annotations } = (parse(readShownConfig('yaml', 'auth-response-headers')) as ShownIngress).metadata;
+const RESPONSE_HEADERS = annotations['nginx.ingress.kubernetes.io/auth-response-headers']?.split(/, */) ?? [];
+
+test('the docs name the same headers of the response for ingress-nginx and for Traefik', () => {
+  const { http } = parse(readShownConfig('yaml', 'forwardAuth')) as ShownTraefik;
+  expect(http.middlewares.sidegate.forwardAuth.authResponseHeaders).toEqual(RESPONSE_HEADERS);
+});
+
+/** What the controller's template sets of the fields in question, for the annotation that the docs show. */
 const INGRESS = `
 server {
     listen 127.0.0.1:8000;
     location / {
         auth_request /_external-auth;
-        proxy_set_header Host $host;
+        ${RESPONSE_HEADERS.map(
+          (name, i) => `auth_request_set $authHeader${i} $upstream_http_${name.toLowerCase().replaceAll('-', '_')};
+        proxy_set_header '${name}' $authHeader${i};`,
+        ).join('\n')}
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Real-IP $remote_addr;
+        proxy_set_header X-Forwarded-For $remote_addr;
+        proxy_set_header X-Forwarded-Host $http_host;
+        proxy_set_header X-Forwarded-Port $server_port;
+        proxy_set_header X-Forwarded-Proto $scheme;
+        proxy_set_header X-Forwarded-Scheme $scheme;
+        proxy_set_header X-Scheme $scheme;
         proxy_pass http://127.0.0.1:3000;
     }
     location = /_external-auth {
@@ -217,6 +247,22 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
   test.each(SPOOFS)('a client cannot be checked as another request with %j', async (spoof) => {
     expect([401, 403]).toContain(await ask({ ...spoof }));
     expect(app.received).toHaveLength(0);
+  });
+
+  test('a client cannot name another host or scheme to the app by Forwarded', async () => {
+    for (const Forwarded of ['host=open.example', 'for=192.0.2.1, host=open.example', 'proto=https', 'x="host=open.example"'])
+      expect([Forwarded, await ask({ ...ALADDIN, Forwarded })]).toEqual([Forwarded, 403]);
+    expect(app.received).toHaveLength(0);
+    expect(gate.log().at(-1)).toMatchObject({ code: 'original_request_unclear', detail: 'forwarded is ambiguous' });
+  });
+
+  test('a Forwarded that another proxy wrote is accepted, and the app gets neither it nor the password', async () => {
+    const Forwarded = 'for=203.0.113.9;host="app.example:8443";proto=http';
+    expect(await ask({ ...ALADDIN, Forwarded, 'X-Forwarded-Prefix': '/evil', 'Remote-Groups': 'evil' })).toBe(200);
+    const [got] = app.received;
+    expect(got?.headers).toMatchObject({ 'sidegate-user': 'Aladdin', 'x-forwarded-host': 'app.example:8443' });
+    for (const name of ['forwarded', 'authorization', 'x-forwarded-prefix', 'remote-groups'])
+      expect(got?.headers).not.toHaveProperty(name);
   });
 });
 

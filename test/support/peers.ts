@@ -27,10 +27,11 @@ export function isInstalled(command: string): boolean {
   return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
 }
 
-/** The page's first block in `language`. */
-export function readShownConfig(language: string): string {
-  const [, block] = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\``, 'm').exec(readFileSync(PAGE, 'utf8')) ?? [];
-  if (block === undefined) throw new Error(`${PAGE} shows nothing in ${language}`);
+/** The page's first block in `language` that contains `text`. */
+export function readShownConfig(language: string, text = ''): string {
+  const blocks = readFileSync(PAGE, 'utf8').matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\``, 'gm'));
+  const block = [...blocks].map(([, each = '']) => each).find((each) => each.includes(text));
+  if (block === undefined) throw new Error(`${PAGE} shows no ${text} in ${language}`);
   return block;
 }
 

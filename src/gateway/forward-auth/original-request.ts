@@ -9,6 +9,7 @@ import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
 import { isRelayedUpgrade } from '../../http/server/upgrade.ts';
+import { readForwarded } from './forwarded.ts';
 
 /** The original request, as the proxy describes it. */
 interface OriginalRequest {
@@ -83,6 +84,8 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
   if (typeof host !== 'string') return host;
   const scheme = readPart(SCHEME, headers, url);
   if (typeof scheme !== 'string') return scheme;
+  const contradiction = findContradiction(headers, host, scheme);
+  if (contradiction !== undefined) return unclear(contradiction);
   const target = parseTarget(uri);
   // The client's fault, as on the data port.
   if ('problem' in target) return refuse('malformed_request', 'path_ambiguous', { detail: target.problem, stage: 'route' });
@@ -133,6 +136,17 @@ function readPart<Value extends string>(
     found = read;
   }
   return found ?? unclear(`no ${part.name}: none of ${part.fields.join(', ')} is present`);
+}
+
+/**
+ * Finds why an app that reads Forwarded may serve another request. Addresses are not compared: proxies of the client's own network write theirs, and
+ * not each proxy that adds itself to X-Forwarded-For adds itself here.
+ */
+function findContradiction(headers: HeaderFields, host: string, scheme: OriginalRequest['scheme']): string | undefined {
+  const forwarded = readForwarded(headers.all('forwarded'));
+  if (forwarded === undefined) return 'forwarded is ambiguous';
+  if (forwarded.hosts.some((each) => HOST.read(each) !== host)) return 'forwarded names another host';
+  return forwarded.schemes.some((each) => SCHEME.read(each) !== scheme) ? 'forwarded names another scheme' : undefined;
 }
 
 function unclear(detail: string): Refusal {

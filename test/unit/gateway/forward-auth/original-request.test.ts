@@ -90,6 +90,129 @@ describe('an original request is unclear', () => {
   });
 });
 
+const OTHER_HOST = 'forwarded names another host';
+const OTHER_SCHEME = 'forwarded names another scheme';
+const AMBIGUOUS = 'forwarded is ambiguous';
+
+describe('Forwarded', () => {
+  test.each([
+    ['host=app.example;proto=https'],
+    ['Host=APP.example; PROTO=HTTPS'],
+    ['for=192.0.2.60;proto=https;by=203.0.113.43'],
+    ['for="[2001:db8:cafe::17]:4711";host="app.example"'],
+    ['for=[2001:db8:cafe::17];host=app.example'],
+    ['for=unknown;by=_hidden, for="_SEVKISEK:80";host=app.example'],
+    ['for=9.9.9.9, for=203.0.113.7;host=app.example;proto=https'],
+    ['host=app.example, host="app.example" ,\thost=app.example;'],
+    ['for=192.0.2.60;id=abc.123'],
+    ['proto=wss'],
+    [''],
+    [' , ;'],
+    [['host=app.example', 'proto=https;host=app.example']],
+  ])('%j agrees with the request', (lines) => {
+    expect(read({ ...FORWARDED, Forwarded: lines })).toBe('POST https://app.example/admin?x=1');
+    expect(read({ Forwarded: lines, ...INGRESS })).toBe('POST https://app.example/admin?x=1');
+  });
+
+  test.each([
+    ['host="app.example:8443"', 'app.example:8443'],
+    ['host=app.example:8443', 'app.example:8443'],
+    ['host="[2001:DB8::1]:8443"', '[2001:db8::1]:8443'],
+    ['host=[2001:db8::1]', '[2001:db8::1]'],
+  ])('%s agrees with the host %s', (line, host) => {
+    expect(read({ ...FORWARDED, 'X-Forwarded-Host': host, Forwarded: line })).toBe(`POST https://${host}/admin?x=1`);
+  });
+
+  test.each([
+    ['host=admin.example', OTHER_HOST],
+    ['host=admin.example;for=9.9.9.9;proto=https', OTHER_HOST],
+    ['host=app.example, host=admin.example', OTHER_HOST],
+    ['host=admin.example, host=app.example', OTHER_HOST],
+    ['host=app.example;host=admin.example', OTHER_HOST],
+    ['host=admin.example;host=app.example', OTHER_HOST],
+    [['host=app.example', 'host=admin.example'], OTHER_HOST],
+    [['for=192.0.2.60', 'host=admin.example'], OTHER_HOST],
+    ['host="app.example:8443"', OTHER_HOST],
+    ['host=app.example.', OTHER_HOST],
+    ['host="[2001:db8::1]"', OTHER_HOST],
+    ['host=', OTHER_HOST],
+    ['host=""', OTHER_HOST],
+    ['host=_hidden', OTHER_HOST],
+    ['HOST=admin.example', OTHER_HOST],
+    ['Proto=http', OTHER_SCHEME],
+    ['proto=http', OTHER_SCHEME],
+    ['proto=https, proto=http', OTHER_SCHEME],
+    ['proto=ws', OTHER_SCHEME],
+    ['proto=httpsx', OTHER_SCHEME],
+    ['proto=', OTHER_SCHEME],
+    ['xhost=admin.example', OTHER_HOST],
+    ['for=192.0.2.60;x-proto=http', OTHER_SCHEME],
+    ['x="host=admin.example"', AMBIGUOUS],
+    ['x="a;host=admin.example;b"', AMBIGUOUS],
+    ['for="a, host=admin.example"', AMBIGUOUS],
+    ['host="app.\\example"', AMBIGUOUS],
+    ['host="app.example', AMBIGUOUS],
+    ['host=app.example"', AMBIGUOUS],
+    ["host='app.example'", OTHER_HOST],
+    ['host = admin.example', AMBIGUOUS],
+    ['host= admin.example', AMBIGUOUS],
+    ['host=app.example admin.example', AMBIGUOUS],
+    ['host=app.example\u00a0', AMBIGUOUS],
+    ['host=\u00e9', AMBIGUOUS],
+    ['host', AMBIGUOUS],
+    ['=admin.example', AMBIGUOUS],
+    ['host=user@app.example', AMBIGUOUS],
+    ['host=https://app.example/', AMBIGUOUS],
+    ['evil', AMBIGUOUS],
+  ])('%j makes the request unclear', (lines, problem) => {
+    expect(read({ ...FORWARDED, Forwarded: lines })).toBe(problem);
+    expect(read({ Forwarded: lines, ...INGRESS })).toBe(problem);
+  });
+
+  test('of many elements counts completely', () => {
+    const many = Array.from({ length: 5000 }, (_, i) => `for=192.0.2.${i % 256};host=app.example`).join(', ');
+    expect(read({ ...FORWARDED, Forwarded: many })).toBe('POST https://app.example/admin?x=1');
+    expect(read({ ...FORWARDED, Forwarded: `${many}, host=admin.example` })).toBe(OTHER_HOST);
+  });
+
+  test('cannot supply what the proxy leaves out', () => {
+    const Forwarded = 'host=app.example;proto=https';
+    expect(read({ ...FORWARDED, 'X-Forwarded-Host': undefined, Forwarded })).toMatch(/^no host/);
+    expect(read({ ...FORWARDED, 'X-Forwarded-Proto': undefined, Forwarded })).toMatch(/^no scheme/);
+  });
+
+  test('is read as the host and scheme that were checked, or as none, by apps that search for them', () => {
+    const piece = fc.constantFrom(
+      ...['host=', 'Host=', 'proto=', 'for=', 'x', 'app.example', 'admin.example', 'https', 'http', '192.0.2.60', '[::1]'],
+      ...[';', ',', '"', '\\', ' ', '\t', '=', ':', '\u00a0'],
+    );
+    const shaped = fc.tuple(
+      fc.constantFrom('host="app.example"', 'proto=https', 'for=_a'),
+      fc.constantFrom(';', ', ', '; ', ',,'),
+    );
+    const part = fc.oneof(
+      shaped.map((both) => both.join('')),
+      piece,
+    );
+    let accepted = 0;
+    fc.assert(
+      fc.property(fc.array(part, { maxLength: 8 }), (parts) => {
+        const line = parts.join('');
+        if (!read({ ...FORWARDED, Forwarded: line }).startsWith('POST ')) return;
+        accepted++;
+        expect(findAll(/host\s*=\s*"?([^;,"]+)"?/gi, line).filter((host) => host !== 'app.example')).toEqual([]);
+        expect(findAll(/proto\s*=\s*"?([^;,"]+)"?/gi, line).filter((scheme) => scheme !== 'https')).toEqual([]);
+      }),
+    );
+    expect(accepted).toBeGreaterThan(0);
+  });
+});
+
+/** As Spring and Reactor Netty search. */
+function findAll(pattern: RegExp, line: string): string[] {
+  return [...line.matchAll(pattern)].map(([, value = '']) => value.trim());
+}
+
 test.each(['Sidegate_User', 'sidegate.user', 'Sidegate-Key', 'SIDEGATE_KEY'])('%s of a client is a forbidden field', (name) => {
   expect(findForbiddenField(new HeaderFields([name, 'x']))).toBe(name.toLowerCase());
   expect(findForbiddenField(new HeaderFields(['Sidegate-User', 'x', 'X-Original-Uri', '/']))).toBeUndefined();
