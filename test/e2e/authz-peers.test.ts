@@ -185,12 +185,16 @@ interface ShownTraefik {
 const { annotations } = (parse(readShownConfig('yaml', 'auth-response-headers')) as ShownIngress).metadata;
 const RESPONSE_HEADERS = annotations['nginx.ingress.kubernetes.io/auth-response-headers']?.split(/, */) ?? [];
 
+const { data: REQUEST_HEADERS } = parse(readShownConfig('yaml', 'kind: ConfigMap')) as {
+  readonly data: Readonly<Record<string, string>>;
+};
+
 test('the docs name the same headers of the response for ingress-nginx and for Traefik', () => {
   const { http } = parse(readShownConfig('yaml', 'forwardAuth')) as ShownTraefik;
   expect(http.middlewares.sidegate.forwardAuth.authResponseHeaders).toEqual(RESPONSE_HEADERS);
 });
 
-/** What the controller's template sets of the fields in question, for the annotation that the docs show. */
+/** What the controller's template sets of the fields in question, for the annotations and the ConfigMap that the docs show. */
 const INGRESS = `
 server {
     listen 127.0.0.1:8000;
@@ -222,6 +226,9 @@ server {
         proxy_set_header X-Real-IP $remote_addr;
         proxy_set_header X-Forwarded-For $remote_addr;
         proxy_set_header X-Auth-Request-Redirect $request_uri;
+        ${Object.entries(REQUEST_HEADERS)
+          .map(([name, value]) => `proxy_set_header "${name}" "${value}";`)
+          .join('\n')}
         proxy_pass http://127.0.0.1:9091/;
     }
 }`;
@@ -247,6 +254,17 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
   test.each(SPOOFS)('a client cannot be checked as another request with %j', async (spoof) => {
     expect([401, 403]).toContain(await ask({ ...spoof }));
     expect(app.received).toHaveLength(0);
+  });
+
+  test('a client cannot be checked by its Host and be served by the app of the host in its request line', async () => {
+    const path = 'http://grafana.example/admin/x';
+    for (const spoof of [{}, { 'X-Forwarded-Host': 'app.example' }, { 'X-Original-Host': 'app.example' }]) {
+      const headers = { ...ALADDIN, ...spoof, Host: 'app.example' };
+      expect([spoof, (await send(peer.port, { method: 'GET', path, headers })).status]).toEqual([spoof, 403]);
+    }
+    expect(app.received).toHaveLength(0);
+    expect(gate.log().at(-1)).toMatchObject({ code: 'original_request_unclear' });
+    expect((await send(peer.port, { method: 'GET', path, headers: { ...ALADDIN, Host: 'grafana.example' } })).status).toBe(200);
   });
 
   test('a client cannot name another host or scheme to the app by Forwarded', async () => {

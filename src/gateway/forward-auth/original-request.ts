@@ -28,6 +28,8 @@ interface RequestPart<Value extends string = string> {
   readonly inUrl?: keyof UrlParts;
   /** Normalizes a value for comparison and use; undefined if it is invalid. */
   readonly read: (value: string) => Value | undefined;
+  /** Default: only equal values. */
+  readonly isSame?: (one: Value, other: Value) => boolean;
 }
 
 interface UrlParts {
@@ -37,7 +39,7 @@ interface UrlParts {
 }
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
-/** As ingress-nginx writes it: `$scheme://$http_host$request_uri`. */
+/** As ingress-nginx writes it: `$scheme://$http_host$request_uri`. Its host is the Host field, also where the request line names another. */
 const ABSOLUTE = /^([a-z]{2,5}):\/\/([^/?#]*)(\/.*)$/i;
 /** Traefik sends the requested protocol as the scheme of a WebSocket handshake. */
 const SCHEMES: ReadonlyMap<string, OriginalRequest['scheme']> = new Map([
@@ -58,6 +60,7 @@ const HOST: RequestPart = {
   fields: ['x-original-host', 'x-forwarded-host'],
   inUrl: 'host',
   read: (value) => (isAuthority(value) ? value.toLowerCase() : undefined),
+  isSame: isSameHost,
 };
 const SCHEME: RequestPart<OriginalRequest['scheme']> = {
   name: 'scheme',
@@ -70,6 +73,8 @@ const URL_FIELD = 'x-original-url';
 const REPLACED_FIELD = 'sidegate-user';
 /** Upgrades to HTTP/2 should have it. Some proxies relay upgrades, and pass Upgrade on to no auth request. */
 const UPGRADE_SETTINGS = 'http2-settings';
+/** nginx chooses the app by the host of the request line, if it has one (RFC 9112 §3.2.2), and writes the Host field into the URL. */
+const NO_CHOSEN_HOST = `no x-forwarded-host beside ${URL_FIELD}: set it to the host by which the proxy chooses the app ($host of nginx)`;
 const READ_FIELDS = new Set([URL_FIELD, ...[METHOD, URI, HOST, SCHEME].flatMap(({ fields }) => fields)]);
 
 /** The request that the fields describe, or why they are not clear. */
@@ -80,6 +85,7 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
   if (typeof method !== 'string') return method;
   const uri = readPart(URI, headers, url);
   if (typeof uri !== 'string') return uri;
+  if (url !== undefined && HOST.fields.every((field) => headers.count(field) === 0)) return unclear(NO_CHOSEN_HOST);
   const host = readPart(HOST, headers, url);
   if (typeof host !== 'string') return host;
   const scheme = readPart(SCHEME, headers, url);
@@ -132,8 +138,9 @@ function readPart<Value extends string>(
   for (const [field, value] of values) {
     const read = part.read(value);
     if (read === undefined) return unclear(`${field} is not a valid ${part.name}`);
-    if (found !== undefined && found !== read) return unclear(`${values.map(([each]) => each).join(' and ')} differ`);
-    found = read;
+    const isSame = found === undefined || (part.isSame ?? Object.is)(found, read);
+    if (!isSame) return unclear(`${values.map(([each]) => each).join(' and ')} differ`);
+    found ??= read;
   }
   return found ?? unclear(`no ${part.name}: none of ${part.fields.join(', ')} is present`);
 }
@@ -145,8 +152,17 @@ function readPart<Value extends string>(
 function findContradiction(headers: HeaderFields, host: string, scheme: OriginalRequest['scheme']): string | undefined {
   const forwarded = readForwarded(headers.all('forwarded'));
   if (forwarded === undefined) return 'forwarded is ambiguous';
-  if (forwarded.hosts.some((each) => HOST.read(each) !== host)) return 'forwarded names another host';
+  if (forwarded.hosts.some((each) => !isSameHost(HOST.read(each) ?? '', host))) return 'forwarded names another host';
   return forwarded.schemes.some((each) => SCHEME.read(each) !== scheme) ? 'forwarded names another scheme' : undefined;
+}
+
+/** `$host` of nginx has no port. */
+function isSameHost(one: string, other: string): boolean {
+  return one === other || withoutPort(one) === other || one === withoutPort(other);
+}
+
+function withoutPort(host: string): string {
+  return host.replace(/:\d+$/, '');
 }
 
 function unclear(detail: string): Refusal {

@@ -17,7 +17,11 @@ const ORIGINAL: Fields = {
   'X-Original-Host': 'app.example',
   'X-Original-URI': '/admin?x=1',
 };
-const INGRESS: Fields = { 'X-Original-Method': 'POST', 'X-Original-URL': 'https://app.example/admin?x=1' };
+const INGRESS: Fields = {
+  'X-Original-Method': 'POST',
+  'X-Original-URL': 'https://app.example/admin?x=1',
+  'X-Forwarded-Host': 'app.example',
+};
 
 function read(fields: Fields): string {
   const raw = Object.entries(fields).flatMap(([name, value]) =>
@@ -32,6 +36,10 @@ describe('the original request is', () => {
     ['what X-Forwarded-* says, as Traefik and Caddy write it', FORWARDED],
     ['what X-Original-* says', ORIGINAL],
     ['what X-Original-URL says, as ingress-nginx writes it', INGRESS],
+    [
+      'what they say of the host, with and without its port',
+      { ...INGRESS, 'X-Original-URL': 'https://app.example:8443/admin?x=1' },
+    ],
     ['what all of them say, if it is the same', { ...FORWARDED, ...ORIGINAL, ...INGRESS }],
     ['the same for a host in another case', { ...FORWARDED, 'X-Original-Host': 'APP.example' }],
     ['by https where a WebSocket handshake came by wss', { ...FORWARDED, 'X-Forwarded-Proto': 'wss' }],
@@ -44,8 +52,17 @@ describe('the original request is', () => {
   });
 
   test('complete if the URI contains another URL', () => {
-    expect(read({ ...INGRESS, 'X-Original-URL': 'http://a:8443/b?to=https://c/d' })).toBe('POST http://a:8443/b?to=https://c/d');
+    const url = { 'X-Original-URL': 'http://a:8443/b?to=https://c/d', 'X-Forwarded-Host': 'a:8443' };
+    expect(read({ ...INGRESS, ...url })).toBe('POST http://a:8443/b?to=https://c/d');
   });
+});
+
+test('an original request is unclear if only X-Original-URL names its host, or another one than the proxy chose', () => {
+  expect(read({ ...INGRESS, 'X-Forwarded-Host': undefined })).toMatch(/^no x-forwarded-host beside x-original-url/);
+  for (const chosen of ['grafana.example', 'app.example.evil', 'app.example:80:443', '[::1]'])
+    expect(read({ ...INGRESS, 'X-Forwarded-Host': chosen })).not.toContain('POST');
+  const ports = { 'X-Original-URL': 'https://app.example:1/', 'X-Forwarded-Host': 'app.example:2' };
+  expect(read({ ...INGRESS, ...ports })).toBe('x-forwarded-host and x-original-url differ');
 });
 
 describe('an original request is unclear', () => {
@@ -116,6 +133,7 @@ describe('Forwarded', () => {
 
   test.each([
     ['host="app.example:8443"', 'app.example:8443'],
+    ['host="app.example:8443"', 'app.example'],
     ['host=app.example:8443', 'app.example:8443'],
     ['host="[2001:DB8::1]:8443"', '[2001:db8::1]:8443'],
     ['host=[2001:db8::1]', '[2001:db8::1]'],
@@ -132,7 +150,7 @@ describe('Forwarded', () => {
     ['host=admin.example;host=app.example', OTHER_HOST],
     [['host=app.example', 'host=admin.example'], OTHER_HOST],
     [['for=192.0.2.60', 'host=admin.example'], OTHER_HOST],
-    ['host="app.example:8443"', OTHER_HOST],
+    ['host="app.example:8443.evil"', OTHER_HOST],
     ['host=app.example.', OTHER_HOST],
     ['host="[2001:db8::1]"', OTHER_HOST],
     ['host=', OTHER_HOST],
