@@ -1,5 +1,5 @@
 /** Converts shapes to CEL expressions, for the API server's own admission policies. */
-import { isEach, isList, isPlaceholder, isText, isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
+import { isEach, isList, isPlaceholder, isText, isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/sidecar.ts';
 
 /** The CEL expressions for a shape's placeholders. */
 export interface CelPlaceholders {

@@ -8,7 +8,7 @@ import {
   type Shape,
   type ShapeMap,
   type Text,
-} from '../src/kubernetes/injector/shape.ts';
+} from '../src/kubernetes/injector/sidecar.ts';
 
 /** Returns the template: block YAML at column 0, whose dot is the object of values. */
 export function toHelm(shape: Shape): string {

@@ -1,7 +1,7 @@
 /** The rules of the admission policy that injects, each with its message: pods that src/kubernetes/injector denies, and pods that only the webhook can handle. */
 
+import { KNATIVE, KNATIVE_MESSAGE } from '../src/kubernetes/injector/inject.ts';
 import { ADMIN_PORT, CONTAINER, DATA_PORT, DOMAIN, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
-import { KNATIVE, KNATIVE_MESSAGE } from '../src/kubernetes/injector/pod-checks.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { USER } from '../src/kubernetes/injector/sidecar.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';

@@ -9,8 +9,16 @@ import {
   SECRET_VOLUME,
   SECRETS_FOLDER,
 } from '../src/kubernetes/injector/names.ts';
-import { isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
-import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX, USER, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
+import {
+  CONTAINER_SHAPE,
+  isWhen,
+  POD_IPS,
+  type Shape,
+  type ShapeMap,
+  UPSTREAM_PREFIX,
+  USER,
+  VOLUMES_SHAPE,
+} from '../src/kubernetes/injector/sidecar.ts';
 import { OTHER_SOURCE, SHARING, toDefaulted } from '../src/kubernetes/injector/sidecar-check.ts';
 import {
   ADDED_MOUNT_FIELDS,

@@ -89,7 +89,7 @@ const WHOLE_FILE_READERS: ReadonlySet<string> = new Set([
  */
 const CONNECTORS: ReadonlySet<string> = new Set([
   'diagnostics/probe/client.ts',
-  'diagnostics/simulate/simulated-connection.ts',
+  'diagnostics/simulate/simulator.ts',
   'http/dial/dial.ts',
   'kubernetes/client/transport.ts',
 ]);

@@ -18,7 +18,7 @@ import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
 import { CAUSES } from '../src/diagnostics/explain/hints.ts';
-import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/gateway/pipeline/store-metrics.ts';
+import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/gateway/pipeline/route-metrics.ts';
 import {
   CERTIFICATE_STEPS,
   createInjectorMetrics,
@@ -26,8 +26,8 @@ import {
   LOOKUP_OUTCOMES,
 } from '../src/kubernetes/admission/injector-metrics.ts';
 import { ADMISSIONS } from '../src/kubernetes/admission/reviewer.ts';
-import { STATES } from '../src/kubernetes/doctor/diagnose.ts';
 import { FINDINGS } from '../src/kubernetes/doctor/finding.ts';
+import { STATES } from '../src/kubernetes/doctor/report.ts';
 import { parseInjectorConfig } from '../src/kubernetes/injector/injector-config.ts';
 import { hasForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS } from '../src/kubernetes/injector/settings.ts';

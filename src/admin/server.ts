@@ -9,8 +9,7 @@ import type { BoundAddress } from '../http/server/listener.ts';
 import { NO_PRESSURE } from '../http/server/memory-guard.ts';
 import type { PortRequest } from '../http/server/port-requests.ts';
 import type { ConsoleLoader } from './console-loader.ts';
-import { SECURITY_HEADERS, toPlain } from './response.ts';
-import type { AdminRouter } from './router.ts';
+import { type AdminRouter, SECURITY_HEADERS, toPlain } from './router.ts';
 
 const MAX_CONNECTIONS = 64;
 /** Half, so that one client's requests can never block the kubelet. */

@@ -1,6 +1,5 @@
 /** Builds the admin port from its config: token, endpoints, server. */
 import { hostname } from 'node:os';
-import type { AdminAccess } from '../admin/access.ts';
 import { createAppHealthEndpoints, createLeaveEndpoint } from '../admin/api/app-health.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../admin/api/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts';
@@ -9,7 +8,7 @@ import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '
 import type { ConsoleParts } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';
-import { type AdminEndpoint, AdminRouter } from '../admin/router.ts';
+import { type AdminAccess, type AdminEndpoint, AdminRouter } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
 import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';

@@ -2,7 +2,7 @@
 import type { AuthzConfig, LimitsConfig } from '../config/schema/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { type ExchangeParts, ExchangePort } from '../gateway/exchange.ts';
-import { createAuthRequestHandler } from '../gateway/forward-auth/auth-request-handler.ts';
+import { createAuthRequestHandler } from '../gateway/forward-auth/auth-request.ts';
 import type { AuthRequestMetrics } from '../gateway/forward-auth/auth-request-metrics.ts';
 import type { RoutesMetrics } from '../gateway/pipeline/route-metrics.ts';
 import type { ServerMetrics } from '../gateway/server-metrics.ts';

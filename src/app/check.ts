@@ -2,8 +2,7 @@
 
 import { getHeapStatistics } from 'node:v8';
 import { toConfigHeap } from '../config/load/document.ts';
-import { type LoadedConfig, loadConfig } from '../config/load/load.ts';
-import type { Overrides } from '../config/load/overrides.ts';
+import { type LoadedConfig, loadConfig, type Overrides } from '../config/load/load.ts';
 import { describeNeighbors } from '../config/rules/validate-neighbors.ts';
 import { describeStoredSecrets } from '../config/rules/validate-provider.ts';
 import { type Config, realmsOf } from '../config/schema/config.ts';
@@ -18,7 +17,7 @@ import { error, isError, type LocatedProblem, type Path, type Problem, warning }
 import { DialFailure, dial, Opening } from '../http/dial/dial.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import { readContainerMemory, toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
-import { formatAddress, toCause } from '../state/redis/outage.ts';
+import { formatAddress, toCause } from '../state/redis/redis-store.ts';
 import { findBcryptProblem } from '../users/password-hash.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { type CompiledRoute, compileRoutes, loadBodyModule } from './compiled-route.ts';

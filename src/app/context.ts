@@ -1,6 +1,6 @@
 /** The context that a caller starts a gate with, and the addresses that the gate reports. */
 
-import type { Overrides } from '../config/load/overrides.ts';
+import type { Overrides } from '../config/load/load.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Resolve } from '../http/dial/resolve.ts';
 import type { BoundAddress } from '../http/server/listener.ts';

@@ -1,6 +1,6 @@
 /** The composition root: starts a gate from a valid config, reloads it, and stops it. */
 import type { Registry } from '@prometheus-io/client';
-import { AdminAccess } from '../admin/access.ts';
+import { AdminAccess } from '../admin/router.ts';
 import type { AdminServer } from '../admin/server.ts';
 import { realmsOf, remembersIds } from '../config/schema/config.ts';
 import { type CancelTimer, within } from '../core/clock.ts';

@@ -14,8 +14,13 @@ import {
   type AuthRouteLabels,
   createAuthRequestMetrics,
 } from '../gateway/forward-auth/auth-request-metrics.ts';
-import { createRoutesMetrics, type RouteLabels, type RoutesMetrics } from '../gateway/pipeline/route-metrics.ts';
-import { createStoreMetrics, type StoreMetrics } from '../gateway/pipeline/store-metrics.ts';
+import {
+  createRoutesMetrics,
+  createStoreMetrics,
+  type RouteLabels,
+  type RoutesMetrics,
+  type StoreMetrics,
+} from '../gateway/pipeline/route-metrics.ts';
 import { createServerMetrics, type ServerMetrics } from '../gateway/server-metrics.ts';
 import { type BodyMetrics, createBodyMetrics } from '../telemetry/journal/body-metrics.ts';
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-errors.ts';

@@ -1,6 +1,6 @@
 /** Reloads the files that the config refers to: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
 import { isDeepStrictEqual } from 'node:util';
-import type { AdminAccess } from '../admin/access.ts';
+import type { AdminAccess } from '../admin/router.ts';
 import { type Config, type ListenTlsConfig, type RouteConfig, realmsOf } from '../config/schema/config.ts';
 import { toProviderFiles } from '../config/sources/provider-files.ts';
 import { readTls, toTlsFiles, toUserFiles } from '../config/sources/secrets.ts';

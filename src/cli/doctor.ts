@@ -5,9 +5,8 @@ import { formatProblem } from '../core/problem.ts';
 import { KubeClient } from '../kubernetes/client/client.ts';
 import { KubeError } from '../kubernetes/client/error.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';
-import { type DoctorReport, diagnose } from '../kubernetes/doctor/diagnose.ts';
 import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
-import { toJson, toText } from '../kubernetes/doctor/report.ts';
+import { type DoctorReport, diagnose, toJson, toText } from '../kubernetes/doctor/report.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { toChoice } from './input.ts';
 

@@ -1,7 +1,6 @@
 /** Shows the problems of a config with the lines that they are about. */
 import { isMap, isScalar, isSeq, Lexer, type Pair } from 'yaml';
-import { readText } from '../config/load/document.ts';
-import { parseDocuments } from '../config/load/syntax.ts';
+import { parseDocuments, readText } from '../config/load/document.ts';
 import { isShownValue, toShownKey } from '../config/schema/issues.ts';
 import { descend, type JsonSchema, toJsonSchema, toVariants } from '../config/schema/json-schema.ts';
 import { formatShownProblem, type LocatedProblem, type Severity } from '../core/problem.ts';

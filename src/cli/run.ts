@@ -5,7 +5,7 @@ import type { GateAddresses } from '../app/context.ts';
 import { Gate } from '../app/gate.ts';
 import { type GateLogEvent, type GateLogger, HINTS } from '../app/log-events.ts';
 import { WorkerThreads } from '../app/workers/worker-threads.ts';
-import type { Overrides } from '../config/load/overrides.ts';
+import type { Overrides } from '../config/load/load.ts';
 import type { Config } from '../config/schema/config.ts';
 import { systemClock } from '../core/clock.ts';
 import { toLogFields } from '../core/problem.ts';

@@ -3,8 +3,7 @@ import { stringify } from 'yaml';
 import { repeatsBytes } from '../config/schema/retention.ts';
 import { REFUSALS, type RefusalCode } from '../core/refusal.ts';
 import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
-import type { SenderProfile } from '../verify/presets/sender-profiles.ts';
-import { SENDERS, toStatuses } from '../verify/presets/senders.ts';
+import { SENDERS, type SenderProfile, toStatuses } from '../verify/presets/senders.ts';
 import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
 import { coversBody, coversQuery, signsUrl } from '../verify/schemes/coverage.ts';
 import {

@@ -6,8 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { openRedis, type RedisStoreOptions } from '../../src/state/redis/client.ts';
-import type { StoreOutage } from '../../src/state/redis/outage.ts';
-import { createRedisStore } from '../../src/state/redis/redis-store.ts';
+import { createRedisStore, type StoreOutage } from '../../src/state/redis/redis-store.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 import { startCluster, startSentinelGroup } from '../support/redis-topologies.ts';
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { isDeepStrictEqual } from 'node:util';
-import { parseProxyHeader } from '../../src/http/server/proxy-protocol.ts';
+import { parseProxyHeader } from '../../src/http/server/client-address.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FLAG, FRAME, toBlock, toFrame } from '../support/h2-frames.ts';
 import type { Target } from './guided.ts';

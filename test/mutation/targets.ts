@@ -17,7 +17,6 @@ export const TARGETS: readonly string[] = [
   'src/gateway/pipeline/router.ts',
   'src/gateway/pipeline/gates',
   'src/gateway/pipeline/claims.ts',
-  'src/gateway/pipeline/event-keys.ts',
   'src/gateway/pipeline/guarded-request.ts',
   'src/gateway/pipeline/settlements.ts',
   'src/gateway/egress-proxy/egress-proxy.ts',
@@ -29,7 +28,6 @@ export const TARGETS: readonly string[] = [
   'src/verify/schemes',
   'src/verify/presets',
   'src/state/memory.ts',
-  'src/users/attempts.ts',
 ];
 
 /** One round of tests against a mutant; a mutant that passes a round goes on to the next. */

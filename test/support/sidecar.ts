@@ -1,7 +1,6 @@
 /** The container `sidegate` and its volumes as the injector makes them, for pods that tests write in full. */
 import { DEFAULT_MEMORY_LIMIT, DEFAULT_MEMORY_REQUEST } from '../../src/kubernetes/injector/kubernetes-values.ts';
-import { fill } from '../../src/kubernetes/injector/shape.ts';
-import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from '../../src/kubernetes/injector/sidecar.ts';
+import { CONTAINER_SHAPE, fill, type SidecarValues, VOLUMES_SHAPE } from '../../src/kubernetes/injector/sidecar.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
 type Json = any;

@@ -8,8 +8,7 @@ import { offEvent, onAbort, onceEvent, runDetached } from '../../core/safe-event
 import { requestOnce, toHost } from '../../http/client/request-once.ts';
 import { DialFailure, Opening, whenReady } from '../../http/dial/dial.ts';
 import { lookUpForConnect } from '../../http/dial/resolve.ts';
-import { type AdminResponse, toPlain } from '../response.ts';
-import type { AdminEndpoint } from '../router.ts';
+import { type AdminEndpoint, type AdminResponse, toPlain } from '../router.ts';
 
 /** One probe of the app. */
 interface AppProbe {

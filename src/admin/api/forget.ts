@@ -2,13 +2,12 @@
 import type { IncomingMessage } from 'node:http';
 import { REFUSALS, Refusal } from '../../core/refusal.ts';
 import type { RequestBody } from '../../core/request.ts';
-import { forgetEvent } from '../../gateway/pipeline/event-keys.ts';
+import { forgetEvent } from '../../gateway/pipeline/claims.ts';
 import { type SeenIds, StoreUnavailable } from '../../state/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { AdminMetrics } from '../admin-metrics.ts';
 import type { AdminLogEvent } from '../log-events.ts';
-import { type AdminResponse, toJson, toPlain } from '../response.ts';
-import type { AdminEndpoint, AdminRequest } from '../router.ts';
+import { type AdminEndpoint, type AdminRequest, type AdminResponse, toJson, toPlain } from '../router.ts';
 
 /** Whether a route remembers event IDs. */
 export interface ForgettingRoute {

@@ -3,9 +3,8 @@ import { toInstant } from '../../core/clock.ts';
 import { REFUSALS } from '../../core/refusal.ts';
 import type { AttemptEntry, AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Journal, JournalEntry, JournalQuery } from '../../telemetry/journal/journal.ts';
-import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
-import { type AdminResponse, toJson, toPlain } from '../response.ts';
-import type { AdminEndpoint } from '../router.ts';
+import { UNMATCHED } from '../../telemetry/metrics/series.ts';
+import { type AdminEndpoint, type AdminResponse, toJson, toPlain } from '../router.ts';
 
 const DECISION_FILTERS = ['route', 'code', 'reason', 'requestId'] as const;
 const ATTEMPT_FILTERS = ['endpoint', 'event', 'outcome'] as const;

@@ -5,8 +5,7 @@ import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from
 import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import { isWithinTime, type KeyRing } from '../../verify/keys/key-ring.ts';
-import { toJson } from '../response.ts';
-import type { AdminEndpoint } from '../router.ts';
+import { type AdminEndpoint, toJson } from '../router.ts';
 
 /** A key, or a key set behind a URL. */
 type NamedKey = Pick<KeyConfig, 'name'> & Partial<Pick<KeyConfig, 'notBefore' | 'notAfter'>>;

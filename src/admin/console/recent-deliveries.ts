@@ -1,7 +1,7 @@
 /** Selects recent deliveries, of this replica and of others, newest first, in pages. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
-import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
+import { UNMATCHED } from '../../telemetry/metrics/series.ts';
 import { toView, type ViewContext } from './delivery-view.ts';
 import type { DeliveryDetail, DeliveryQuery, DeliveryView, StreamQuery } from './schemas.ts';
 import type { SharedEntry } from './shared-entries.ts';

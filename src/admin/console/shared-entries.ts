@@ -4,7 +4,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { SharedStreams } from '../../state/shared-streams.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import type { SharedLabel } from '../admin-metrics.ts';
-import { WATCH_MS } from './replica-figures.ts';
+import { WATCH_MS } from './overview.ts';
 import { type DeliveryDetail, deliveryDetail } from './schemas.ts';
 
 /** Dependencies of the sharing. */

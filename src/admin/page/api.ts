@@ -1,7 +1,7 @@
 /** Requests to the API of the gate that served the page. */
 
 import { useCallback, useEffect, useState } from 'preact/hooks';
-import type { PageSession } from '../console/page-html.ts';
+import type { PageSession } from '../console/page.ts';
 
 // The state that the page starts with, and how a user ends it.
 

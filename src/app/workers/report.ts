@@ -2,7 +2,7 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Registry } from '@prometheus-io/client';
-import type { Overrides } from '../../config/load/overrides.ts';
+import type { Overrides } from '../../config/load/load.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { LocatedProblem } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';

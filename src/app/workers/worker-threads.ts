@@ -1,7 +1,7 @@
 /** The workers of a process other than the first, each in a thread. */
 import { getHeapStatistics } from 'node:v8';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import type { Overrides } from '../../config/load/overrides.ts';
+import type { Overrides } from '../../config/load/load.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorSummary } from '../../core/errors.ts';
 import { error, type LocatedProblem, locate } from '../../core/problem.ts';

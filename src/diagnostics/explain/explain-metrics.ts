@@ -1,7 +1,6 @@
 /** The metrics of the analysis of rejected signatures. */
 import type { Registry } from '@prometheus-io/client';
-import { BoundCounters, PerRoute, type RouteIdentity, type RouteSeries } from '../../telemetry/metrics/route-bound.ts';
-import { CounterFamily } from '../../telemetry/metrics/series.ts';
+import { BoundCounters, CounterFamily, PerRoute, type RouteIdentity, type RouteSeries } from '../../telemetry/metrics/series.ts';
 
 /** Causes of rejected signatures (docs/explain.md). */
 export const EXPLAIN_CAUSES = [

@@ -18,8 +18,7 @@ import { CounterFamily } from '../../telemetry/metrics/series.ts';
 import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';
 import type { Passed } from '../pipeline/record.ts';
-import { ClientReads, type ReadLimits } from '../upstream/client-reads.ts';
-import type { Forwarder } from '../upstream/forwarder.ts';
+import { ClientReads, type Forwarder, type ReadLimits } from '../upstream/forwarder.ts';
 import { addFraming, addTrace } from '../upstream/headers.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 

@@ -5,13 +5,15 @@ import type { Reason } from '../../core/refusal.ts';
 import {
   BoundCounters,
   BoundHistogram,
+  CounterFamily,
+  type Exemplar,
+  HistogramFamily,
   PerRoute,
   type RouteIdentity,
   type RouteSeries,
   toCodeLabel,
   toMethodLabel,
-} from '../../telemetry/metrics/route-bound.ts';
-import { CounterFamily, type Exemplar, HistogramFamily } from '../../telemetry/metrics/series.ts';
+} from '../../telemetry/metrics/series.ts';
 
 /** A response of the forward-auth endpoint. */
 interface AuthResponse {

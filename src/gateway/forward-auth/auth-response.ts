@@ -6,7 +6,7 @@ import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { RefusalFormat } from '../pipeline/respond.ts';
 import { addTrace, findMethodOverride } from '../upstream/headers.ts';
 import { addIdentity, type IdentityContext } from '../upstream/identity.ts';
-import { findForbiddenField } from './original-request.ts';
+import { findForbiddenField } from './auth-request.ts';
 
 const OK = 200;
 const UNAUTHORIZED = 401;

@@ -7,7 +7,7 @@ import type { CancelTimer, Clock, EpochMilliseconds } from '../../core/clock.ts'
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { CertificateEnd, Client, ClientResponse } from '../../core/request.ts';
 import { onceEvent } from '../../core/safe-events.ts';
-import { toConnectionKey } from './proxy-protocol.ts';
+import { toConnectionKey } from './client-address.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** One subject alternative name; Node quotes a name that contains a comma, a quote or a control (CVE-2021-44532). */

@@ -8,10 +8,10 @@ import { toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { limitEmptyRecords } from '../empty-records.ts';
+import { toConnectionKey } from './client-address.ts';
 import type { OnLimit } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
-import { toConnectionKey } from './proxy-protocol.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** The TLS of a port. */

@@ -1,8 +1,7 @@
 /** Warnings about pods that are allowed: an invalid config, environment variables that the sidecar does not have, replicas without shared state. */
 
 import { posix } from 'node:path';
-import { parseConfig } from '../../config/load/load.ts';
-import type { Overrides } from '../../config/load/overrides.ts';
+import { type Overrides, parseConfig } from '../../config/load/load.ts';
 import { type Config, remembersIds } from '../../config/schema/config.ts';
 import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';

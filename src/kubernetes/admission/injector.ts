@@ -1,8 +1,7 @@
 /** Composes and starts the admission server, and stops it without losing a review. */
 
-import { AdminAccess } from '../../admin/access.ts';
 import { createProbedEndpoints } from '../../admin/api/health.ts';
-import { AdminRouter } from '../../admin/router.ts';
+import { AdminAccess, AdminRouter } from '../../admin/router.ts';
 import { AdminServer } from '../../admin/server.ts';
 import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
 import { type CancelTimer, type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
@@ -13,7 +12,7 @@ import { buildMemory, readContainerMemory, type ServerMemory, toMemoryBudget } f
 import { TlsContexts, type TlsSettings } from '../../http/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/process-metrics.ts';
-import { createTemporaryPair, type ServerPair } from '../certificates/server-pair.ts';
+import { createTemporaryPair, type ServerPair } from '../certificates/certificate-rotation.ts';
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';

@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util';
 import { getHeapStatistics } from 'node:v8';
-import type { Overrides } from '../../config/load/overrides.ts';
+import type { Overrides } from '../../config/load/load.ts';
 import type { Clock } from '../../core/clock.ts';
 import { countMembers, type JsonBounds } from '../../core/json-scan.ts';
 import type { SidecarDefaults } from '../injector/injector-config.ts';

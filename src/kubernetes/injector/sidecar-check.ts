@@ -19,8 +19,25 @@ import { findEarlier, findTaken, hasSidecarUser, type IsOfApp, type TakenResourc
 import { findOtherSource, volumesOfQueue } from './queue-volume.ts';
 import { has, isRaw, listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
 import { SETTINGS, type Setting } from './settings.ts';
-import { each, fill, isEach, isList, isPlaceholder, isText, isWhen, type Shape, type ShapeMap, when } from './shape.ts';
-import { APP_PROBE, CONTAINER_SHAPE, POD_IPS, type SidecarValues, UPSTREAM_PREFIX, USER, VOLUMES_SHAPE } from './sidecar.ts';
+import {
+  APP_PROBE,
+  CONTAINER_SHAPE,
+  each,
+  fill,
+  isEach,
+  isList,
+  isPlaceholder,
+  isText,
+  isWhen,
+  POD_IPS,
+  type Shape,
+  type ShapeMap,
+  type SidecarValues,
+  UPSTREAM_PREFIX,
+  USER,
+  VOLUMES_SHAPE,
+  when,
+} from './sidecar.ts';
 import {
   ADDED_MOUNT_FIELDS,
   ADDED_MOUNT_SOURCES,

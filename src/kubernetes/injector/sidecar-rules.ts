@@ -2,8 +2,7 @@
 
 import { PORT_NUMBER } from './kubernetes-values.ts';
 import { ADMIN_PORT, CONFIG_VOLUME, DATA_PORT, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
-import type { ShapeMap } from './shape.ts';
-import { CONTAINER_SHAPE } from './sidecar.ts';
+import { CONTAINER_SHAPE, type ShapeMap } from './sidecar.ts';
 
 /** Fields that a cluster allows in addition to those that every sidecar contains. */
 export interface SidecarRules {

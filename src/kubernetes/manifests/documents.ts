@@ -11,8 +11,7 @@ import {
   type Tags,
   visit,
 } from 'yaml';
-import type { UnreadFile } from '../../config/load/document.ts';
-import { parseDocuments } from '../../config/load/syntax.ts';
+import { parseDocuments, type UnreadFile } from '../../config/load/document.ts';
 import type { PatchOperation, PatchPath } from '../injector/patch.ts';
 
 /** One document of a file. */

@@ -15,17 +15,20 @@ import {
   STATE_PREFIX,
   type Target,
 } from './endpoint.ts';
-import { type EndpointCipher, MAX_NAMED, PLAIN, toMissingKey } from './endpoint-cipher.ts';
 import { EndpointIndex, EndpointMemory } from './endpoint-index.ts';
 import {
   type ConfigState,
   decodeRecord,
   decodeState,
+  type EndpointCipher,
   type EndpointDefaults,
   type EndpointRecord,
   encodeRecord,
   encodeState,
+  MAX_NAMED,
+  PLAIN,
   toEndpoint,
+  toMissingKey,
 } from './endpoint-record.ts';
 
 export type RegistryLogEvent =

@@ -11,8 +11,7 @@ import { findTokenProblem } from '../../http/server/port-access.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import { findHeaderProblem, type SigningKey } from '../endpoints/endpoint.ts';
-import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
-import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
+import { EndpointCipher, type EndpointDefaults, parseEncryptionKey, toEndpoint } from '../endpoints/endpoint-record.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */
 export type ProviderSettings = Awaited<ReturnType<typeof readProviderSettings>>;

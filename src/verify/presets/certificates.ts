@@ -8,7 +8,7 @@ const RSA_KEY = { encoding: 'base64', format: 'spki' } as const;
  * Wise: https://docs.wise.com/guides/developer/webhooks/event-handling. Retries keep the body, and come for two weeks. It is not
  * documented whether they keep the delivery ID, so the digest of the body counts as well.
  */
-export const wise: SchemeDescription = {
+const wise: SchemeDescription = {
   name: 'wise',
   from: {
     title: 'Wise',
@@ -57,16 +57,16 @@ function toPaypal(name: string, title: string, domain: string): SchemeDescriptio
 }
 
 /** The live environment. */
-export const paypal = toPaypal('paypal', 'PayPal', 'paypal.com');
+const paypal = toPaypal('paypal', 'PayPal', 'paypal.com');
 
 /** The sandbox: anyone with a test account can make it sign. */
-export const paypalSandbox = toPaypal('paypal-sandbox', 'PayPal (sandbox)', 'sandbox.paypal.com');
+const paypalSandbox = toPaypal('paypal-sandbox', 'PayPal (sandbox)', 'sandbox.paypal.com');
 
 /**
  * Amazon SNS: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html. The signature is checked in
  * verify/schemes/aws-sns.ts. A retry has the timestamp of the first attempt, and arrives within an hour.
  */
-export const awsSns: SchemeDescription = {
+const awsSns: SchemeDescription = {
   name: 'aws-sns',
   from: {
     title: 'Amazon SNS',
@@ -82,3 +82,5 @@ export const awsSns: SchemeDescription = {
   tolerance: minutes(65, 5),
   contentTypes: ['text/plain', 'application/json'],
 };
+
+export const CERTIFICATES: readonly SchemeDescription[] = [awsSns, paypal, paypalSandbox, wise];

@@ -6,7 +6,7 @@ import { BODY, base64In, hexIn, hexListIn, JSON_ONLY, JSON_OR_FORM, minutes } fr
 const HUB_SIGNATURE = hexIn('X-Hub-Signature-256', 'sha256=');
 
 /** GitHub: https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries. */
-export const github: SchemeDescription = {
+const github: SchemeDescription = {
   ...BODY,
   name: 'github',
   from: {
@@ -23,7 +23,7 @@ export const github: SchemeDescription = {
 };
 
 /** Shopify, webhooks: https://shopify.dev/docs/apps/build/webhooks/verify-deliveries. */
-export const shopify: SchemeDescription = {
+const shopify: SchemeDescription = {
   ...BODY,
   name: 'shopify',
   from: {
@@ -41,7 +41,7 @@ export const shopify: SchemeDescription = {
 };
 
 /** Shopify, events: as for webhooks, with headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
-export const shopifyEvents: SchemeDescription = {
+const shopifyEvents: SchemeDescription = {
   ...BODY,
   name: 'shopify-events',
   from: {
@@ -57,7 +57,7 @@ export const shopifyEvents: SchemeDescription = {
 };
 
 /** PagerDuty, webhooks v3: https://developer.pagerduty.com/docs/verifying-signatures. */
-export const pagerduty: SchemeDescription = {
+const pagerduty: SchemeDescription = {
   ...BODY,
   name: 'pagerduty',
   from: {
@@ -74,7 +74,7 @@ export const pagerduty: SchemeDescription = {
  * Linear: https://linear.app/developers/webhooks. Retries follow after a minute, an hour and six hours, and it is not documented that
  * they get a new timestamp. A replay within that time is detected by the signed bytes.
  */
-export const linear: SchemeDescription = {
+const linear: SchemeDescription = {
   ...BODY,
   name: 'linear',
   from: {
@@ -95,7 +95,7 @@ const META = {
 const META_SECRET = "the app's secret (App settings, Basic), as is; not the verify token";
 
 /** Meta (Messenger, Instagram, Pages): https://developers.facebook.com/docs/graph-api/webhooks/getting-started. */
-export const meta: SchemeDescription = {
+const meta: SchemeDescription = {
   ...META,
   name: 'meta',
   handshake: 'meta',
@@ -107,7 +107,7 @@ export const meta: SchemeDescription = {
 };
 
 /** WhatsApp, which signs like Meta: https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks. */
-export const whatsapp: SchemeDescription = {
+const whatsapp: SchemeDescription = {
   ...META,
   name: 'whatsapp',
   handshake: 'meta',
@@ -119,7 +119,7 @@ export const whatsapp: SchemeDescription = {
 };
 
 /** LINE: https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature. */
-export const line: SchemeDescription = {
+const line: SchemeDescription = {
   ...BODY,
   name: 'line',
   from: {
@@ -136,7 +136,7 @@ export const line: SchemeDescription = {
  * Adyen's webhooks for platforms, banking and issuing: https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures.
  * Webhooks for payments contain a signature of some fields in their body, and do not use this scheme.
  */
-export const adyenPlatforms: SchemeDescription = {
+const adyenPlatforms: SchemeDescription = {
   ...BODY,
   name: 'adyen-platforms',
   from: {
@@ -152,7 +152,7 @@ export const adyenPlatforms: SchemeDescription = {
  * WooCommerce: https://woocommerce.com/document/webhooks. Its delivery ID does not identify an event: it changes with each attempt,
  * and two deliveries in one second share it. It decodes HTML entities in the secret (`wp_specialchars_decode`) before it signs.
  */
-export const woocommerce: SchemeDescription = {
+const woocommerce: SchemeDescription = {
   ...BODY,
   name: 'woocommerce',
   handshake: 'woocommerce',
@@ -170,7 +170,7 @@ export const woocommerce: SchemeDescription = {
 };
 
 /** X: https://docs.x.com/x-api/webhooks/quickstart. Anyone can get the HMAC of a token through the CRC, so only JSON objects are events. */
-export const x: SchemeDescription = {
+const x: SchemeDescription = {
   ...BODY,
   name: 'x',
   handshake: 'x',
@@ -178,3 +178,17 @@ export const x: SchemeDescription = {
   signature: base64In('X-Twitter-Webhooks-Signature', 'sha256='),
   contentShape: 'json-object',
 };
+
+export const CONTENT_HMAC: readonly SchemeDescription[] = [
+  adyenPlatforms,
+  github,
+  line,
+  linear,
+  meta,
+  pagerduty,
+  shopify,
+  shopifyEvents,
+  whatsapp,
+  woocommerce,
+  x,
+];

@@ -16,7 +16,7 @@ function tokenIn(header: string, algorithm: Algorithm, prefix = ''): SignatureDe
 }
 
 /** Plaid: https://plaid.com/docs/api/webhooks/webhook-verification, which requires tokens to be at most five minutes old. */
-export const plaid: SchemeDescription = {
+const plaid: SchemeDescription = {
   ...COMMON,
   name: 'plaid',
   from: {
@@ -34,7 +34,7 @@ export const plaid: SchemeDescription = {
  * Google Cloud Pub/Sub, push: https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions. Tokens are used for several messages,
  * up to an hour. Google signs those of all customers with the same keys.
  */
-export const googlePubsub: SchemeDescription = {
+const googlePubsub: SchemeDescription = {
   ...COMMON,
   name: 'google-pubsub',
   from: {
@@ -60,7 +60,7 @@ export const googlePubsub: SchemeDescription = {
  * Azure Event Grid, Event Grid schema: https://learn.microsoft.com/azure/event-grid/secure-webhook-delivery. The token is one of Microsoft
  * Entra ID, of version 1.0, which signs those of all tenants with the same keys. `appid` is Event Grid itself in every tenant.
  */
-export const azureEventGrid: SchemeDescription = {
+const azureEventGrid: SchemeDescription = {
   ...COMMON,
   name: 'azure-event-grid',
   handshake: 'event-grid',
@@ -81,7 +81,7 @@ export const azureEventGrid: SchemeDescription = {
 };
 
 /** Azure Event Grid, CloudEvents schema: another Content-Type, one event in each delivery, and a handshake by OPTIONS. */
-export const azureCloudEvents: SchemeDescription = {
+const azureCloudEvents: SchemeDescription = {
   ...azureEventGrid,
   name: 'azure-event-grid-cloudevents',
   handshake: 'cloudevents',
@@ -95,7 +95,7 @@ export const azureCloudEvents: SchemeDescription = {
 };
 
 /** Vonage, Messages and Voice: https://developer.vonage.com/en/getting-started/concepts/webhooks. */
-export const vonage: SchemeDescription = {
+const vonage: SchemeDescription = {
   ...COMMON,
   name: 'vonage',
   from: {
@@ -114,7 +114,7 @@ export const vonage: SchemeDescription = {
 };
 
 /** Netlify, deploy notifications: https://docs.netlify.com/deploy/deploy-notifications. */
-export const netlify: SchemeDescription = {
+const netlify: SchemeDescription = {
   ...COMMON,
   name: 'netlify',
   from: {
@@ -128,7 +128,7 @@ export const netlify: SchemeDescription = {
 };
 
 /** monday.com, apps: https://developer.monday.com/apps/docs/integration-authorization. */
-export const monday: SchemeDescription = {
+const monday: SchemeDescription = {
   ...COMMON,
   name: 'monday',
   from: {
@@ -144,7 +144,7 @@ export const monday: SchemeDescription = {
 };
 
 /** Wix, apps: https://dev.wix.com/docs/build-apps/develop-your-app/api-integrations/events-and-webhooks/about-webhooks. */
-export const wix: SchemeDescription = {
+const wix: SchemeDescription = {
   ...COMMON,
   name: 'wix',
   from: {
@@ -164,7 +164,7 @@ export const wix: SchemeDescription = {
  * Apple, App Store Server Notifications V2: https://developer.apple.com/documentation/appstoreservernotifications. Others have certificates
  * under the same root, so the chain must have the extensions that Apple requires, and the token the bundle ID of the app.
  */
-export const appleAppStore: SchemeDescription = {
+const appleAppStore: SchemeDescription = {
   ...COMMON,
   name: 'apple-app-store',
   from: {
@@ -182,3 +182,15 @@ export const appleAppStore: SchemeDescription = {
     chain: { extensions: ['1.2.840.113635.100.6.11.1', '1.2.840.113635.100.6.2.1'] },
   },
 };
+
+export const JWT: readonly SchemeDescription[] = [
+  appleAppStore,
+  azureCloudEvents,
+  azureEventGrid,
+  googlePubsub,
+  monday,
+  netlify,
+  plaid,
+  vonage,
+  wix,
+];

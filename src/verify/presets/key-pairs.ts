@@ -11,7 +11,7 @@ const COMMON = {
 } as const;
 
 /** Discord, interactions and events: https://docs.discord.com/developers/interactions/overview. */
-export const discord: SchemeDescription = {
+const discord: SchemeDescription = {
   ...COMMON,
   name: 'discord',
   handshake: 'discord',
@@ -31,7 +31,7 @@ export const discord: SchemeDescription = {
  * Twilio SendGrid, Event Webhook: https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features.
  * The sender documents no tolerance, retries for a day, and does not document that retries get a new timestamp.
  */
-export const sendgrid: SchemeDescription = {
+const sendgrid: SchemeDescription = {
   ...COMMON,
   name: 'sendgrid',
   from: {
@@ -49,3 +49,5 @@ export const sendgrid: SchemeDescription = {
   publicKey: { encoding: 'base64', format: 'spki' },
   tolerance: minutes(25 * 60, 5),
 };
+
+export const KEY_PAIRS: readonly SchemeDescription[] = [discord, sendgrid];

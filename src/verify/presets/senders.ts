@@ -1,6 +1,165 @@
 /** How senders interpret response statuses: which they retry, which they give up on, and which disable the endpoint. */
 import { REFUSALS, type RefusalCode } from '../../core/refusal.ts';
-import { COMMERCE_PROFILES, type SenderProfile, TOOL_PROFILES } from './sender-profiles.ts';
+
+// The documented behavior of senders: how they interpret statuses, for senders.ts. Senders whose documents say nothing are not listed.
+
+/** Documented behavior of one sender. Properties that its documentation omits are undefined, and treated as in Standard Webhooks. */
+export interface SenderProfile {
+  /** Statuses that count as delivered. Default: any 2xx. */
+  readonly acknowledgedBy?: readonly number[];
+  /** The text of a response without which the sender does not count a delivery as delivered. */
+  readonly acknowledgement?: string;
+  /** Which failures are retried (429 counts as a server error). Default: everything that was not delivered. */
+  readonly retries?: 'failures' | 'server-errors' | 'nothing';
+  /** Statuses that are never retried, regardless of `retries`. */
+  readonly givesUpOn?: readonly number[];
+  /** Statuses that disable the endpoint. */
+  readonly disabledBy?: readonly number[];
+  /** How long the sender waits for the response, in seconds. */
+  readonly waitsSeconds?: number;
+  /** Retry schedule, in words. */
+  readonly schedule?: string;
+}
+
+/** Senders whose webhooks Svix delivers. */
+const SVIX: SenderProfile = {
+  retries: 'failures',
+  disabledBy: [410],
+  waitsSeconds: 15,
+  schedule: '8 attempts in 27 hours; disabled after five days of failures',
+};
+const FORGE: SenderProfile = {
+  retries: 'nothing',
+  waitsSeconds: 5,
+  schedule: 'no automatic retries; only manually',
+};
+/** 429 is a client error for these. */
+const NOT_429 = [429];
+
+/** Of the presets of code-hosting.ts, header-tokens.ts, media-and-voice.ts, svix-senders.ts and work-tools.ts. */
+export const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
+  jira: { retries: 'server-errors', schedule: '5 times, 5 to 15 minutes apart' },
+  bitbucket: { retries: 'server-errors', givesUpOn: NOT_429, waitsSeconds: 10, schedule: 'twice' },
+  gitea: FORGE,
+  forgejo: FORGE,
+  gogs: { retries: 'nothing', schedule: FORGE.schedule ?? '' },
+  vercel: { retries: 'failures', waitsSeconds: 30, schedule: 'for 24 hours, with increasing intervals' },
+  sentry: { waitsSeconds: 1, schedule: 'disabled after repeated failures' },
+  sonarqube: { waitsSeconds: 10 },
+  tailscale: { retries: 'failures', schedule: 'with increasing intervals; later events wait' },
+  openai: { retries: 'failures', schedule: 'for 72 hours, with increasing intervals' },
+  clerk: SVIX,
+  resend: SVIX,
+  'incident-io': SVIX,
+  lithic: SVIX,
+  stytch: SVIX,
+  supabase: {
+    acknowledgedBy: [200, 202, 204],
+    retries: 'server-errors',
+    givesUpOn: [500, 502, 504, 508],
+    waitsSeconds: 5,
+    schedule: 'up to 3 times within the 5 seconds',
+  },
+  replicate: { schedule: 'only the final event, for about a minute' },
+  notion: { retries: 'failures', schedule: '8 times in 24 hours' },
+  asana: {
+    retries: 'failures',
+    disabledBy: [410],
+    waitsSeconds: 10,
+    schedule: 'for 24 hours, with increasing intervals; then the webhook is deleted',
+  },
+  trello: {
+    retries: 'failures',
+    disabledBy: [410],
+    schedule: 'after 30, 60 and 120 seconds; disabled after 30 days of failures',
+  },
+  // 200 also counts, but only without a body.
+  airtable: {
+    acknowledgedBy: [204],
+    retries: 'failures',
+    waitsSeconds: 25,
+    schedule: '13 times in about a day; then notifications are disabled',
+  },
+  todoist: { schedule: '3 times, 15 minutes apart' },
+  segment: { retries: 'server-errors', schedule: '9 times in 4 hours' },
+  nylas: {
+    acknowledgedBy: [200],
+    retries: 'server-errors',
+    givesUpOn: [500, 508],
+    waitsSeconds: 10,
+    schedule: 'twice, within 20 minutes; marked as failed after 72 hours of failures',
+  },
+  knock: { retries: 'failures', schedule: 'up to 8 attempts' },
+  ashby: { schedule: 'disabled if the ping after a change of the webhook fails' },
+  tally: { retries: 'failures', waitsSeconds: 10, schedule: 'after 5 and 30 minutes, 1, 6 and 24 hours' },
+  mux: { retries: 'failures', schedule: 'for 24 hours, with increasing intervals' },
+  retell: { retries: 'failures', waitsSeconds: 10, schedule: 'up to 3 times' },
+  telnyx: { retries: 'failures', waitsSeconds: 2, schedule: 'a few times, then at the failover URL' },
+  fireflies: { waitsSeconds: 10 },
+  pusher: { retries: 'failures', waitsSeconds: 4, schedule: 'for 5 minutes, with increasing intervals' },
+  enode: { retries: 'failures', waitsSeconds: 5, schedule: 'for 24 hours; then the webhook becomes inactive' },
+  alchemy: { schedule: 'for 10 minutes, or an hour, depending on the plan' },
+  akeneo: { retries: 'nothing', schedule: 'never' },
+  smartcar: { retries: 'failures', waitsSeconds: 15, schedule: 'with increasing intervals' },
+  pylon: { schedule: 'up to 5 attempts in 31 hours; inactive after 7 days of failures' },
+  scrapfly: {
+    retries: 'failures',
+    schedule: 'after 30 seconds, 1, 5 and 30 minutes, 1 hour and 1 day; disabled after 100 consecutive failures',
+  },
+  linkedin: { schedule: 'every 5 minutes, for 8 hours' },
+  telegram: { retries: 'failures', schedule: 'a limited number of times' },
+  okta: { retries: 'server-errors', givesUpOn: NOT_429, waitsSeconds: 3, schedule: 'once' },
+};
+
+/** Of the presets of commerce.ts, customer-contact.ts, forms.ts and payments.ts. */
+export const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
+  alipay: { acknowledgement: 'success', schedule: '8 times in 25 hours, at last after 15 hours' },
+  airwallex: { acknowledgedBy: [200], retries: 'failures', schedule: 'for three days, with increasing intervals' },
+  bigcommerce: { schedule: 'for 48 hours, with increasing intervals; then deactivated' },
+  calendly: { waitsSeconds: 15, schedule: 'for 24 hours, with increasing intervals; then disabled' },
+  chargify: { acknowledgedBy: [200], waitsSeconds: 15, schedule: '4 times within 5 minutes' },
+  'checkout-com': { waitsSeconds: 10, schedule: '8 times in 30 hours' },
+  'coinbase-commerce': { acknowledgedBy: [200], schedule: 'for three days, at most an hour apart' },
+  'commerce-layer': { waitsSeconds: 5, schedule: 'disabled after 30 consecutive failures' },
+  'customer-io': { waitsSeconds: 4, schedule: 'for seven days, with increasing intervals; later events may wait' },
+  dwolla: { waitsSeconds: 10, schedule: '8 times in 72 hours; paused after 400 consecutive failures' },
+  fastspring: { acknowledgedBy: [200] },
+  flutterwave: { acknowledgedBy: [200], waitsSeconds: 60, schedule: '3 times, 30 minutes apart, if retries are enabled' },
+  'flutterwave-v3': { acknowledgedBy: [200], waitsSeconds: 60, schedule: '3 times, 30 minutes apart, if retries are enabled' },
+  front: { schedule: '3 times; disabled after repeated failures' },
+  'front-rules': { retries: 'nothing', waitsSeconds: 5, schedule: 'never' },
+  gocardless: { waitsSeconds: 10, schedule: '8 times, after 1, 2 and 10 minutes and so on' },
+  intercom: {
+    disabledBy: [410],
+    waitsSeconds: 5,
+    schedule: 'once, after a minute; paused for 15 minutes after 1,000 failures in a row, suspended after seven days of failures',
+  },
+  'lemon-squeezy': { acknowledgedBy: [200], retries: 'failures', schedule: 'after 5, 25 and 125 seconds' },
+  mollie: { waitsSeconds: 15 },
+  paystack: { acknowledgedBy: [200], schedule: '4 times, 3 minutes apart, then hourly for 72 hours' },
+  persona: { acknowledgedBy: [200, 201, 202, 204], waitsSeconds: 5 },
+  quickbooks: {
+    acknowledgedBy: [200],
+    retries: 'failures',
+    waitsSeconds: 3,
+    schedule: 'after 10, 20 and 30 seconds, 5 and 20 minutes, 2 and 4 hours, then every 6 hours; later events wait',
+  },
+  razorpay: { waitsSeconds: 5, schedule: 'for 24 hours, with increasing intervals; then disabled' },
+  recurly: { waitsSeconds: 5, schedule: '10 times in three days, with increasing intervals' },
+  revolut: { schedule: '3 times, 10 minutes apart' },
+  tiktok: { acknowledgedBy: [200], schedule: 'for 72 hours, with increasing intervals' },
+  typeform: {
+    disabledBy: [404, 410],
+    waitsSeconds: 30,
+    schedule: 'after 408, 423, 429 and 503 every few minutes for 10 hours; otherwise about 5 times',
+  },
+  xero: { acknowledgedBy: [200], waitsSeconds: 5, schedule: 'for 24 hours, with decreasing frequency; then disabled' },
+  zendesk: {
+    retries: 'server-errors',
+    givesUpOn: [500, 502, 504],
+    schedule: '3 times after 409, and after 429 or 503 with Retry-After below a minute',
+  },
+};
 
 /** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */
 export type Meaning = 'done' | 'never' | 'later';

@@ -13,7 +13,7 @@ function inItem(path: string, options: FieldOptions = {}): FieldPiece {
  * with colons and escape none, so only the merchant's own reference may contain one. A JSON webhook has exactly one item. The details that
  * differ in duplicates are not proven: those of the first notification count.
  */
-export const adyenPayments: SchemeDescription = {
+const adyenPayments: SchemeDescription = {
   ...BODY,
   name: 'adyen-payments',
   from: {
@@ -48,7 +48,7 @@ export const adyenPayments: SchemeDescription = {
  * Mailgun, webhooks: https://documentation.mailgun.com/docs/mailgun/user-manual/events/webhooks. It signs a time and a random token, but
  * nothing of the event. A retry has a new time and token, and the ID and the content of the first attempt.
  */
-export const mailgun: SchemeDescription = {
+const mailgun: SchemeDescription = {
   ...BODY,
   name: 'mailgun',
   from: {
@@ -75,7 +75,7 @@ export const mailgun: SchemeDescription = {
  * Dropbox Sign (HelloSign), events: https://developers.hellosign.com/docs/events/walkthrough. It signs the time and the type of the
  * event, but nothing else, and retries for three days.
  */
-export const dropboxSign: SchemeDescription = {
+const dropboxSign: SchemeDescription = {
   ...BODY,
   name: 'dropbox-sign',
   from: {
@@ -101,7 +101,7 @@ export const dropboxSign: SchemeDescription = {
  * Braintree: https://developer.paypal.com/braintree/docs/guides/webhooks/parse. The key is the SHA-1 of the private key, and each
  * signature follows the public key that it belongs to.
  */
-export const braintree: SchemeDescription = {
+const braintree: SchemeDescription = {
   ...BODY,
   name: 'braintree',
   handshake: 'braintree',
@@ -128,7 +128,7 @@ export const braintree: SchemeDescription = {
  * Alipay, asynchronous notifications: https://opendocs.alipay.com/open/270/105902, signed by RSA2. The fields are joined as they are, so a
  * value with `&` and a later `=` is rejected (strict-form.ts). `sign_type` is not signed, and has only one value.
  */
-export const alipay: SchemeDescription = {
+const alipay: SchemeDescription = {
   ...BODY,
   name: 'alipay',
   from: {
@@ -145,7 +145,7 @@ export const alipay: SchemeDescription = {
 };
 
 /** Docusign Connect: https://developers.docusign.com/platform/webhooks/connect/validate. Each active key has its own header. */
-export const docusign: SchemeDescription = {
+const docusign: SchemeDescription = {
   ...BODY,
   name: 'docusign',
   from: {
@@ -163,7 +163,7 @@ export const docusign: SchemeDescription = {
 };
 
 /** Box, webhooks V2: https://developer.box.com/guides/webhooks/v2/signatures-v2. Two keys sign at the same time. */
-export const box: SchemeDescription = {
+const box: SchemeDescription = {
   ...BODY,
   name: 'box',
   from: {
@@ -188,7 +188,7 @@ export const box: SchemeDescription = {
  * Contentful: https://www.contentful.com/developers/docs/extensibility/webhooks/request-verification. Its library encodes the path and the
  * query once more before it signs them, so the URL must have no query and no percent-encoding.
  */
-export const contentful: SchemeDescription = {
+const contentful: SchemeDescription = {
   ...BODY,
   name: 'contentful',
   from: {
@@ -204,3 +204,14 @@ export const contentful: SchemeDescription = {
   contentTypes: ['application/vnd.contentful.management.v1+json', ...JSON_OR_FORM],
   methods: ANY_METHOD,
 };
+
+export const SIGNED_FIELDS: readonly SchemeDescription[] = [
+  adyenPayments,
+  alipay,
+  box,
+  braintree,
+  contentful,
+  docusign,
+  dropboxSign,
+  mailgun,
+];

@@ -6,7 +6,7 @@ import { BODY, base64In, JSON_OR_FORM } from './shapes.ts';
  * Twilio: https://www.twilio.com/docs/usage/webhooks/webhooks-security. For forms the parameters are signed, for other bodies their
  * digest in the query.
  */
-export const twilio: SchemeDescription = {
+const twilio: SchemeDescription = {
   ...BODY,
   name: 'twilio',
   from: {
@@ -26,7 +26,7 @@ export const twilio: SchemeDescription = {
 };
 
 /** Square: https://developer.squareup.com/docs/webhooks/step3validate. The signed URL is the one in the subscription. */
-export const square: SchemeDescription = {
+const square: SchemeDescription = {
   ...BODY,
   name: 'square',
   from: {
@@ -41,7 +41,7 @@ export const square: SchemeDescription = {
 };
 
 /** HubSpot, signature v3: https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation. */
-export const hubspot: SchemeDescription = {
+const hubspot: SchemeDescription = {
   ...BODY,
   name: 'hubspot',
   from: {
@@ -55,3 +55,5 @@ export const hubspot: SchemeDescription = {
   decodedInUrl: ":/?@!$'()*,;",
   contentShape: 'json-object-or-array',
 };
+
+export const SIGNED_URL: readonly SchemeDescription[] = [hubspot, square, twilio];

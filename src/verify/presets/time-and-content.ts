@@ -3,7 +3,7 @@ import type { SchemeDescription } from '../schemes/description.ts';
 import { ANY_METHOD, hexIn, hexListIn, JSON_OR_FORM, minutes, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Stripe: https://docs.stripe.com/webhooks/signature. Other entries (`v0=`) are for Stripe's tests and are ignored. */
-export const stripe: SchemeDescription = {
+const stripe: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'stripe',
   from: {
@@ -18,7 +18,7 @@ export const stripe: SchemeDescription = {
 };
 
 /** WorkOS: https://workos.com/docs/events/data-syncing/webhooks. */
-export const workos: SchemeDescription = {
+const workos: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'workos',
   from: {
@@ -32,7 +32,7 @@ export const workos: SchemeDescription = {
 };
 
 /** Sanity: https://www.sanity.io/docs/content-lake/webhooks. Its toolkit does not check the timestamp; retries arrive within half an hour. */
-export const sanity: SchemeDescription = {
+const sanity: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'sanity',
   from: {
@@ -54,7 +54,7 @@ export const sanity: SchemeDescription = {
 };
 
 /** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which recommends a tolerance of half an hour. */
-export const elevenlabs: SchemeDescription = {
+const elevenlabs: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'elevenlabs',
   from: {
@@ -68,7 +68,7 @@ export const elevenlabs: SchemeDescription = {
 };
 
 /** Paddle Billing: https://developer.paddle.com/webhooks/signature-verification. During a rotation there are several `h1=` entries. */
-export const paddle: SchemeDescription = {
+const paddle: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'paddle',
   from: {
@@ -83,7 +83,7 @@ export const paddle: SchemeDescription = {
 };
 
 /** Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack. Commands and buttons send forms without an ID. */
-export const slack: SchemeDescription = {
+const slack: SchemeDescription = {
   ...VERSION_TIME_AND_BODY,
   name: 'slack',
   handshake: 'slack',
@@ -102,7 +102,7 @@ export const slack: SchemeDescription = {
  * Zoom: https://developers.zoom.us/docs/api/webhooks. It documents no tolerance, and its SDK checks none. Retries continue for 85
  * minutes, and it is not documented that they get a new timestamp.
  */
-export const zoom: SchemeDescription = {
+const zoom: SchemeDescription = {
   ...VERSION_TIME_AND_BODY,
   name: 'zoom',
   handshake: 'zoom',
@@ -117,7 +117,7 @@ export const zoom: SchemeDescription = {
 };
 
 /** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks created in the dashboard are not signed. */
-export const webflow: SchemeDescription = {
+const webflow: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'webflow',
   from: {
@@ -135,7 +135,7 @@ export const webflow: SchemeDescription = {
  * must not contain a colon, so the first colon of the signed string is 13 characters after the start of the timestamp, which ends with
  * its Z (layout.ts).
  */
-export const twitch: SchemeDescription = {
+const twitch: SchemeDescription = {
   ...TIME_AND_BODY,
   name: 'twitch',
   handshake: 'twitch',
@@ -152,3 +152,15 @@ export const twitch: SchemeDescription = {
   tolerance: minutes(10),
   leastSecretBytes: 10,
 };
+
+export const TIME_AND_CONTENT: readonly SchemeDescription[] = [
+  elevenlabs,
+  paddle,
+  sanity,
+  slack,
+  stripe,
+  twitch,
+  webflow,
+  workos,
+  zoom,
+];

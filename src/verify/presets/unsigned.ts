@@ -6,14 +6,14 @@ import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, TOKEN, tokenIn } from './shapes.
 const ANY_SENDER = { ...TOKEN, contentTypes: JSON_OR_FORM } as const;
 
 /** `Authorization: Bearer …` (RFC 6750 §2.1). */
-export const bearer: SchemeDescription = {
+const bearer: SchemeDescription = {
   ...ANY_SENDER,
   name: 'bearer',
   signature: { header: 'Authorization', encoding: 'text', forms: [{ prefix: 'Bearer ', algorithm: 'token' }] },
 };
 
 /** The usual header of API keys. */
-export const apiKey: SchemeDescription = {
+const apiKey: SchemeDescription = {
   ...ANY_SENDER,
   name: 'api-key',
   signature: tokenIn('X-API-Key'),
@@ -23,7 +23,7 @@ export const apiKey: SchemeDescription = {
  * GitLab's secret token: https://docs.gitlab.com/user/project/integrations/webhooks. Webhooks with a signing token use Standard
  * Webhooks instead.
  */
-export const gitlab: SchemeDescription = {
+const gitlab: SchemeDescription = {
   ...TOKEN,
   name: 'gitlab',
   from: {
@@ -37,13 +37,13 @@ export const gitlab: SchemeDescription = {
 };
 
 /** The route's `basic` or `clientCertificate` authenticates the sender; this scheme only covers the body, IDs and duplicates. */
-export const unsigned: SchemeDescription = { ...ANY_SENDER, name: 'unsigned' };
+const unsigned: SchemeDescription = { ...ANY_SENDER, name: 'unsigned' };
 
 /**
  * Microsoft Graph: each notification contains the clientState of its subscription. Change and lifecycle notifications:
  * https://learn.microsoft.com/graph/change-notifications-delivery-webhooks.
  */
-export const microsoftGraph: SchemeDescription = {
+const microsoftGraph: SchemeDescription = {
   name: 'microsoft-graph',
   from: {
     title: 'Microsoft Graph',
@@ -64,3 +64,7 @@ export const microsoftGraph: SchemeDescription = {
   contentTypes: JSON_ONLY,
   handshake: 'microsoft-graph',
 };
+
+export const UNSIGNED: readonly SchemeDescription[] = [gitlab, microsoftGraph];
+/** For any sender. */
+export const UNSIGNED_IN_GENERAL: readonly SchemeDescription[] = [bearer, apiKey, unsigned];

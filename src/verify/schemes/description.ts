@@ -254,7 +254,7 @@ export interface SchemeDescription {
   readonly repeatsBytes?: true;
   /** Values that are new in each attempt to deliver an event and mean nothing to apps, beside the signature and a signed time. */
   readonly perAttempt?: readonly Place[];
-  /** Unsigned headers that apps read, beside those with usual names (gateway/pipeline/event-keys.ts). All attempts of an event have the same values. */
+  /** Unsigned headers that apps read, beside those with usual names (gateway/pipeline/claims.ts). All attempts of an event have the same values. */
   readonly comparedHeaders?: readonly string[];
   /** Unsigned headers that distinguish kinds of events with possibly identical bodies; each kind counts as a separate event. */
   readonly kind?: readonly string[];

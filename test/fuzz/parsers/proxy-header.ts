@@ -1,6 +1,6 @@
 /** The header of the PROXY protocol. */
 import { isIPv4, isIPv6 } from 'node:net';
-import { parseProxyHeader } from '../../../src/http/server/proxy-protocol.ts';
+import { parseProxyHeader } from '../../../src/http/server/client-address.ts';
 import { toV2 } from '../../support/proxy-protocol.ts';
 import type { Target } from '../guided.ts';
 import { expectEqual } from './expect-equal.ts';

@@ -4,7 +4,7 @@ import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { compileEgressRules } from '../../../src/http/dial/endpoint-url.ts';
 import { ProviderApi } from '../../../src/provider/api/provider-api.ts';
-import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-cipher.ts';
+import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-record.ts';
 import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
 import { type Answer, send } from '../client.ts';

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
-import { AdminAccess, authorizeLoopback } from '../../../src/admin/access.ts';
+import { AdminAccess, authorizeLoopback } from '../../../src/admin/router.ts';
 import { Secret } from '../../../src/core/secret.ts';
 
 const toSecret = (text: string): Secret => new Secret(Buffer.from(text));

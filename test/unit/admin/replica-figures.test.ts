@@ -1,6 +1,6 @@
 /** The figures that replicas share for the overview, through a store in memory with a clock of its own. */
 import { expect, test } from 'vitest';
-import { ReplicaFigures } from '../../../src/admin/console/replica-figures.ts';
+import { ReplicaFigures } from '../../../src/admin/console/overview.ts';
 import type { RouteRates } from '../../../src/admin/rate-history.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';
 import { FakeClock } from '../../support/fake-clock.ts';

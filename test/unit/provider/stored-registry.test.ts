@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-cipher.ts';
+import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-record.ts';
 import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { DEFAULTS, toConfigEndpoint, toRecord } from '../../support/provider/endpoints.ts';

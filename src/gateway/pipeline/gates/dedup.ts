@@ -12,11 +12,9 @@ import {
   type ClaimPolicy,
   type ClaimReply,
   type ClaimWaiters,
+  joinFingerprint,
   NOTHING_CLAIMED,
   SettledClaim,
-} from '../claims.ts';
-import {
-  joinFingerprint,
   splitFingerprint,
   toBodyFingerprint,
   toContentFingerprint,
@@ -26,7 +24,7 @@ import {
   toIdKey,
   toKindKey,
   toRequestFingerprint,
-} from '../event-keys.ts';
+} from '../claims.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
 

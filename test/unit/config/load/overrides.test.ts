@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { parseConfig } from '../../../../src/config/load/load.ts';
-import type { Overrides } from '../../../../src/config/load/overrides.ts';
+import { type Overrides, parseConfig } from '../../../../src/config/load/load.ts';
 import { formatProblem } from '../../../../src/core/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import { findForbiddenField, readOriginalRequest } from '../../../../src/gateway/forward-auth/original-request.ts';
+import { findForbiddenField, readOriginalRequest } from '../../../../src/gateway/forward-auth/auth-request.ts';
 import { fc } from '../../../support/property.ts';
 
 type Fields = Readonly<Record<string, string | readonly string[] | undefined>>;

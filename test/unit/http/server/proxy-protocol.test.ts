@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseProxyHeader } from '../../../../src/http/server/proxy-protocol.ts';
+import { parseProxyHeader } from '../../../../src/http/server/client-address.ts';
 import { fc } from '../../../support/property.ts';
 import { toV2 } from '../../../support/proxy-protocol.ts';
 

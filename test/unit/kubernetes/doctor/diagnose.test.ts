@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { diagnose, type WorkloadReport } from '../../../../src/kubernetes/doctor/diagnose.ts';
 import { FINDINGS } from '../../../../src/kubernetes/doctor/finding.ts';
 import type { Pod } from '../../../../src/kubernetes/doctor/objects.ts';
+import { diagnose, type WorkloadReport } from '../../../../src/kubernetes/doctor/report.ts';
 import {
   CURRENT,
   HASH,

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { diagnose } from '../../../../src/kubernetes/doctor/diagnose.ts';
-import { toJson, toText } from '../../../../src/kubernetes/doctor/report.ts';
+import { diagnose, toJson, toText } from '../../../../src/kubernetes/doctor/report.ts';
 import { type Json, makeFacts, makePod } from '../../../support/doctor.ts';
 
 const SUBJECT = { context: 'prod\u001b[2J', namespace: 'shop' };

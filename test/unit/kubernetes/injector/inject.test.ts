@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { override } from '../../../../src/config/load/overrides.ts';
+import { override } from '../../../../src/config/load/load.ts';
 import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
 import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Secret } from '../../../../src/core/secret.ts';
-import { EndpointCipher } from '../../../../src/provider/endpoints/endpoint-cipher.ts';
+import { EndpointCipher } from '../../../../src/provider/endpoints/endpoint-record.ts';
 import { StoredRegistry } from '../../../../src/provider/endpoints/stored-registry.ts';
 import { InboxRegistry } from '../../../../src/provider/inbox/inbox-registry.ts';
 import type { LogFields } from '../../../../src/telemetry/log/logger.ts';

@@ -7,7 +7,7 @@ import {
   parseEncryptionKey,
   type StoredValue,
   type ValuePlace,
-} from '../../../../src/provider/endpoints/endpoint-cipher.ts';
+} from '../../../../src/provider/endpoints/endpoint-record.ts';
 
 const KEYS = [1, 2].map((byte) => Buffer.alloc(32, byte)) as [Buffer, Buffer];
 const PLACE: ValuePlace = ['ep', 'https://a.example', 'headers', 'X-A'];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formatAddress, OutageRecord, toCause } from '../../../../src/state/redis/outage.ts';
+import { formatAddress, OutageRecord, toCause } from '../../../../src/state/redis/redis-store.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const NODE = { host: '10.0.0.7', port: 6379 };

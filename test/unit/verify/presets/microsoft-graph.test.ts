@@ -2,13 +2,14 @@ import { describe, expect, test, vi } from 'vitest';
 import type { EventIdentity } from '../../../../src/core/event.ts';
 import { parseJsonListPath, readJsonList } from '../../../../src/core/json-path.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { microsoftGraph } from '../../../../src/verify/presets/unsigned.ts';
+import { findPreset } from '../../../../src/verify/presets/catalogue.ts';
 import { ALGORITHMS } from '../../../../src/verify/schemes/algorithms.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 import type { VerifyKey } from '../../../../src/verify/schemes/scheme.ts';
 import { fc } from '../../../support/property.ts';
 
-const scheme = compileScheme(microsoftGraph);
+const scheme = compileScheme(findPreset('microsoft-graph') as SchemeDescription);
 const HEAD = { id: undefined, timestampText: undefined, timestamp: undefined, signatures: [] };
 const NEW = 'secretClientState-2';
 const OLD = 'secretClientState-1';

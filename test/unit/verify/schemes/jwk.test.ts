@@ -1,8 +1,9 @@
 import { generateKeyPairSync, type JsonWebKey } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { github } from '../../../../src/verify/presets/content-hmac.ts';
+import { findPreset } from '../../../../src/verify/presets/catalogue.ts';
 import { standardWebhooks } from '../../../../src/verify/presets/standard-webhooks.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 
 const AT = Date.parse('2026-01-01T00:00:00Z');
 const SECONDS = AT / 1000;
@@ -69,6 +70,6 @@ describe('of the keys that a sender publishes', () => {
   });
 
   test('none is used by a scheme that only knows secrets', () => {
-    expect(compileScheme(github).parseJwk('sender', jwk)).toBeUndefined();
+    expect(compileScheme(findPreset('github') as SchemeDescription).parseJwk('sender', jwk)).toBeUndefined();
   });
 });

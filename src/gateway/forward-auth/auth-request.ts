@@ -4,12 +4,69 @@
  */
 
 import { findProxyClaim, isOwnField, isProtectedField } from '../../core/field-policy.ts';
-import { type HeaderFields, toFoldedName } from '../../core/headers.ts';
+import { HeaderFields, toFoldedName } from '../../core/headers.ts';
+import { IpRanges } from '../../core/ip-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
+import type { Client, ClientResponse, ParsedHead, RequestInfo } from '../../core/request.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
+import { createForwardedForReader } from '../../http/server/client-address.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
+import type { RequestHandler } from '../../http/server/server.ts';
 import { isRelayedUpgrade } from '../../http/server/upgrade.ts';
-import { readForwarded } from './forwarded.ts';
+
+// Handles auth requests of the forward-auth endpoint: accepts trusted callers only, and reads the original request from their headers.
+
+/** The trusted callers and proxies. */
+interface AuthRequestRules {
+  readonly trustedCallers: readonly string[];
+  /** Further proxies whose hops in X-Forwarded-For are skipped. */
+  readonly trustedProxies: readonly string[];
+  /** Bytes. */
+  readonly maxTarget: number;
+}
+
+/** Handles original requests. */
+interface OriginalRequestHandler extends RequestHandler {
+  /** `authRequest`: what the caller sent. */
+  reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
+}
+
+/** Passes the original request on to `pipeline`. */
+export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: OriginalRequestHandler): RequestHandler {
+  const callers = new IpRanges(rules.trustedCallers);
+  const readClientAddress = createForwardedForReader(rules.trustedProxies);
+
+  const toOriginal = (authRequest: ParsedHead): ParsedHead | Refusal => {
+    const { headers } = authRequest;
+    const read = readOriginalRequest(headers);
+    if (read instanceof Refusal) return read;
+    const { method, target, host, scheme } = read;
+    if (target.raw.length > rules.maxTarget) return refuse('target_too_long', 'target_too_long', `${target.raw.length} bytes`);
+    const address = readClientAddress(headers.all('x-forwarded-for'));
+    // Otherwise all clients would share one address, or a client could choose its own.
+    if (address === undefined) return refuse('original_request_unclear', 'original_request', 'no address in x-forwarded-for');
+    const client: Client = { address, peer: authRequest.client.peer, viaTrustedProxy: true, viaIdentityProxy: false, scheme };
+    return { ...authRequest, method, target, client, headers: withHost(headers, host) };
+  };
+
+  return {
+    handle(authRequest, response) {
+      if (!callers.has(authRequest.client.peer))
+        return pipeline.reject(authRequest, response, refuse('caller_denied', 'caller_not_trusted'), authRequest);
+      const original = toOriginal(authRequest);
+      if (original instanceof Refusal) pipeline.reject(authRequest, response, original, authRequest);
+      else pipeline.handle(original, response);
+    },
+    reject: (info, response, refusal) => pipeline.reject(info, response, refusal),
+    rejectSocket: (info, socket, refusal) => pipeline.rejectSocket(info, socket, refusal),
+  };
+}
+
+/** The auth request's own Host is the endpoint's; routes are found by the original request's. */
+function withHost({ raw, names }: HeaderFields, host: string): HeaderFields {
+  const others = raw.filter((_, i) => names[i >> 1] !== 'host');
+  return new HeaderFields([...others, 'Host', host]);
+}
 
 /** The original request, as the proxy describes it. */
 interface OriginalRequest {
@@ -167,4 +224,37 @@ function withoutPort(host: string): string {
 
 function unclear(detail: string): Refusal {
   return refuse('original_request_unclear', 'original_request', detail);
+}
+
+// Reads what Forwarded (RFC 7239) says about a request, if all apps read the same.
+
+/** Every host and every scheme that an app may read from it. */
+interface Forwarded {
+  readonly hosts: readonly string[];
+  readonly schemes: readonly string[];
+}
+
+/**
+ * A parameter. Quoted values have the same characters as others: some apps split at separators within quotation marks, or keep a backslash. Many
+ * proxies write a port or brackets without quotation marks.
+ */
+const PARAMETER =
+  /^[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z:[\]-]*|"[!#$%&'*+.^_`|~0-9A-Za-z:[\]-]*")[ \t]*$/;
+const BLANK = /^[ \t]*$/;
+
+/** Reads all lines as one list; undefined if two apps could split it differently. */
+export function readForwarded(lines: readonly string[]): Forwarded | undefined {
+  const hosts: string[] = [];
+  const schemes: string[] = [];
+  for (const text of lines.flatMap((line) => line.split(/[,;]/))) {
+    if (BLANK.test(text)) continue;
+    const [, spelled, quoted] = PARAMETER.exec(text) ?? [];
+    if (spelled === undefined || quoted === undefined) return undefined;
+    const value = quoted.replaceAll('"', '');
+    const name = spelled.toLowerCase();
+    // Spring and Reactor Netty search for `host=` anywhere, so they take `xhost=` for it.
+    if (name.endsWith('host')) hosts.push(value);
+    else if (name.endsWith('proto')) schemes.push(value);
+  }
+  return { hosts, schemes };
 }
