@@ -1,8 +1,6 @@
 /** Routes with `ack: onAccept`: which deliveries are the same, and what becomes of those whose route loses `ack` or its name. */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
@@ -10,6 +8,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { makeFolder, useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { startPostgres } from '../support/postgres.ts';
+import { startStoppableApp } from '../support/stoppable-app.ts';
 
 const SECRET = "It's a Secret to Everybody";
 const BODY = '{"ref":"refs/heads/main"}';
@@ -217,32 +216,6 @@ test('good deliveries arrive while twenty others fail', async () => {
   await until(async () => (await list('?state=delivered')).length === 5);
   expect(performance.now() - startedAt).toBeLessThan(2_000);
 });
-
-/** An app that can be stopped and started again on its port; no other program uses its address. */
-async function startStoppableApp() {
-  const received: (string | undefined)[] = [];
-  const host = `127.${process.pid % 250}.7.3`;
-  let server: Server | undefined;
-  let port = 0;
-  const stopApp = async (): Promise<void> => {
-    const old = server;
-    server = undefined;
-    await new Promise((resolve) => (old === undefined ? resolve(undefined) : old.close(resolve)));
-  };
-  const startAgain = async (): Promise<void> => {
-    const started = createServer((request, response) => {
-      received.push(request.headers['x-github-delivery'] as string);
-      request.resume();
-      response.writeHead(204, { Connection: 'close' }).end();
-    });
-    await new Promise<void>((resolve) => started.listen(port, host, resolve));
-    ({ port } = started.address() as AddressInfo);
-    server = started;
-  };
-  await startAgain();
-  onTestFinished(stopApp);
-  return { received, startAgain, stopApp, url: `http://${host}:${port}` };
-}
 
 test('an app that is back after 40 s gets its backlog within 2 s, and no event has lost an attempt of its schedule', async () => {
   const other = await startStoppableApp();

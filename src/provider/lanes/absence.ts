@@ -1,5 +1,6 @@
-/** When a replica leaves deliveries to the others, which may have accepted them for a newer state of the endpoint. */
+/** When a replica leaves deliveries to the others: they may know a newer state of the endpoint, or have an app that works. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Lane, LaneAbsence, LaneResult, TakeOnly } from '../queue/delivery-queue.ts';
 import type { LaneContext } from './end-attempt.ts';
 
@@ -34,4 +35,20 @@ export function toAbsence(before: LaneAbsence | undefined, kind: string, now: Ep
 /** No other replica serves these deliveries, as far as is known. `due`: of one of them. It may be for a replica that started a moment ago. */
 export function isAbandoned({ since, seenAt }: LaneAbsence, due = 0): boolean {
   return seenAt - since >= GRACE_MS && due <= seenAt - YOUNG_MS;
+}
+
+/** Whether something listens at the endpoint, as far as that is known without an attempt; notes it for the app of an inbox that other replicas have, too. */
+export async function isReachable({ sender, registry, hooks, away }: LaneContext, endpoint: Endpoint): Promise<boolean> {
+  const { id } = endpoint;
+  const isThere = (await sender.isReachable?.(endpoint)) ?? true;
+  const isNews = isThere ? away.delete(id) : registry.isElsewhere?.(id) === true && !away.has(id);
+  if (isNews && !isThere) away.add(id);
+  if (isNews) hooks.onBreaker(endpoint, isThere ? 'closed' : 'open');
+  return isThere;
+}
+
+/** After an attempt that did not reach the app in this pod: it accepts no connections, which says nothing about the apps of other replicas. */
+export async function isAppAway(context: LaneContext, endpoint: Endpoint): Promise<boolean> {
+  if (context.registry.isElsewhere?.(endpoint.id) !== true) return false;
+  return context.away.has(endpoint.id) || !(await isReachable(context, endpoint));
 }

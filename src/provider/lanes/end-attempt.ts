@@ -1,7 +1,7 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
 import { hash } from 'node:crypto';
 import { type Clock, type ClockSteps, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
-import { type AttemptOutcome, type Decision, decide, type Sender } from '../attempt/attempt.ts';
+import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
 import { type Endpoint, type EndpointRegistry, isSameEndpoint } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
@@ -42,11 +42,15 @@ export interface LaneParts {
 export interface LaneContext extends Required<LaneParts> {
   readonly budget: MemoryBudget;
   readonly slots: SlotPool;
+  /** Inboxes whose app in this pod accepts no connections, while other replicas may have one that does: they get the lane. */
+  readonly away: Set<string>;
 }
 
 interface MadeAttempt extends Pick<EndedAttempt, 'result' | 'gaveWay'> {
   readonly endpoint: Endpoint;
   readonly delivery: Delivery;
+  /** By `isAppAway`. */
+  readonly isAway: boolean;
 }
 
 interface AttemptEnd {
@@ -60,8 +64,12 @@ interface AttemptEnd {
 /** Without a byte sent, these mean that there was no connection to the app. */
 const UNSENT_OUTCOMES: ReadonlySet<AttemptOutcome> = new Set(['connect', 'timeout', 'reset']);
 
+export function isUnsentToApp({ id }: Endpoint, { outcome, isSent }: AttemptResult): boolean {
+  return isInboxEndpoint(id) && !isSent && UNSENT_OUTCOMES.has(outcome);
+}
+
 export function endAttempt(context: LaneContext, state: LaneState, attempt: MadeAttempt): AttemptEnd {
-  const { delivery, endpoint, result, gaveWay } = attempt;
+  const { delivery, endpoint, result, gaveWay, isAway } = attempt;
   const { hooks, random, settings } = context;
   const now = context.clock.now();
   const { event, attempt: made } = delivery;
@@ -78,18 +86,20 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   // The endpoint before says nothing about this one.
   const isOther = current !== undefined && !isSameEndpoint(current, endpoint);
   if (isOther && result.outcome !== 'delivered') return postpone(state);
-  const isApp = isInboxEndpoint(endpoint.id);
   const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });
-  const maxPause = MAX_BREAKER_PAUSE_MS[isApp ? 'app' : 'endpoint'];
+  const maxPause = MAX_BREAKER_PAUSE_MS[isInboxEndpoint(endpoint.id) ? 'app' : 'endpoint'];
   // Five days of failures can be a few seconds of a clock that is ahead.
   const disable = context.steps.isAhead() ? 'off' : settings.disable;
   const update: LaneUpdate = isOther
     ? { state }
     : applyAttempt(state, { delivery, result, gaveWay, decision, now, random: random(), disable, maxPause });
+  const { streak, pausedUntil, pausedAt } = state;
+  // No reason for other replicas to pause.
+  if (isAway) return postpone({ ...update.state, streak, pausedUntil, pausedAt });
   if (update.breaker !== undefined) hooks.onBreaker(endpoint, update.breaker);
   if (isBreakerOpen(update.state)) hooks.onFailing(endpoint, update.state.pausedUntil ?? now);
   // Waits for its app as long as that takes, and is due at once when the app is back. An event that kills the app was sent.
-  if (isApp && UNSENT_OUTCOMES.has(result.outcome) && !result.isSent) return postpone(update.state);
+  if (isUnsentToApp(endpoint, result)) return postpone(update.state);
   hooks.onAttempt(endpoint, delivery, result, decision);
   // Most attempts need no further step: then there is no promise to wait for.
   const isOver = decision.kind === 'dead' || update.disable !== undefined;

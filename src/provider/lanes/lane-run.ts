@@ -15,8 +15,8 @@ import {
   type SettledDelivery,
   type TakeOnly,
 } from '../queue/delivery-queue.ts';
-import { isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';
-import { endAttempt, type LaneContext } from './end-attempt.ts';
+import { isAbandoned, isAppAway, isReachable, leaveLane, takeDue, toAbsence } from './absence.ts';
+import { endAttempt, isUnsentToApp, type LaneContext } from './end-attempt.ts';
 import {
   isBreakerOpen,
   isSetBack,
@@ -124,22 +124,22 @@ export class LaneRun {
   /** Resolves when no attempt is in flight any more. Rejects if the queue failed. */
   async run(): Promise<LaneResult> {
     const stopListening = onAbort(this.#lane.signal, () => this.#stop());
-    let notBefore: EpochMilliseconds | undefined;
+    let result: LaneResult;
     do {
       this.#endAt = this.#clock.monotonic() + SLICE_MS;
       this.#isOver = false;
       this.#endSlice();
-      ({ notBefore } = await this.#serve());
+      result = await this.#serve();
       this.#isEnding ||= this.#left > 0;
       this.#returnTaken();
-      await this.#drain(notBefore);
+      await this.#drain(result.notBefore);
     } while (this.#inFlight > 0);
     stopListening();
     this.#cancelDrain?.();
     this.#endSlice();
     if (this.#failure !== undefined) throw this.#failure.error;
-    const resumeAt = toPause(this.#state, this.#clock.now()) ?? notBefore;
-    if (this.#left === 0 || this.#absence === undefined) return { notBefore: resumeAt };
+    const resumeAt = toPause(this.#state, this.#clock.now()) ?? result.notBefore;
+    if (this.#left === 0 || this.#absence === undefined) return { ...result, notBefore: resumeAt };
     await this.#lane.settle([], { ...this.#state, absence: { ...this.#absence, seenAt: this.#clock.now() } });
     return leaveLane(this.#context, resumeAt);
   }
@@ -180,6 +180,7 @@ export class LaneRun {
     this.#state = toCurrentState(this.#state, endpoint);
     if (this.#lane.isOutdated) this.#returnTaken();
     const now = this.#clock.now();
+    if (this.#context.away.has(endpoint.id)) return this.#checkReachable(endpoint, now);
     const pausedUntil = toPause(this.#state, now);
     if (pausedUntil !== undefined) return { notBefore: pausedUntil };
     const limits = toLimits(this.#state, endpoint, now);
@@ -277,12 +278,12 @@ export class LaneRun {
 
   /** Spares an event the attempt if the sender knows without one that the endpoint is still away. */
   async #checkReachable(endpoint: Endpoint, now: EpochMilliseconds): Promise<Step> {
-    this.#isReachable = (await this.#context.sender.isReachable?.(endpoint)) ?? true;
+    this.#isReachable = await isReachable(this.#context, endpoint);
     if (this.#isReachable) return 'more';
-    const { random, hooks } = this.#context;
+    const { random, hooks, away } = this.#context;
     const notBefore = Math.round(now + withJitter(MAX_BREAKER_PAUSE_MS.app, random()));
     hooks.onFailing(endpoint, notBefore);
-    return { notBefore };
+    return { notBefore, isLeft: away.has(endpoint.id) || undefined };
   }
 
   /** Starts nothing more, even while attempts are in flight. */
@@ -401,7 +402,8 @@ export class LaneRun {
       this.#suspectsInFlight -= suspects;
       const gaveWay = attempt.gaveWay && ended.outcome === 'aborted' && !this.#lane.signal.aborted;
       const result = gaveWay ? toGivenWay(ended) : ended;
-      const end = endAttempt(this.#context, this.#state, { endpoint, delivery, result, gaveWay });
+      const isAway = isUnsentToApp(endpoint, result) && (await isAppAway(this.#context, endpoint));
+      const end = endAttempt(this.#context, this.#state, { endpoint, delivery, result, gaveWay, isAway });
       const { state, settled, before, isDisabling } = end;
       this.#state = state;
       this.#isEnding ||= isDisabling;

@@ -26,7 +26,7 @@ export function createLaneRunner(parts: LaneParts) {
   const { clock, registry, settings } = parts;
   const budget = new MemoryBudget(settings.maxWaitingBytes, settings.maxEventSize + DELIVERY_EXTRA_BYTES, clock);
   const slots = new SlotPool(settings, budget, clock);
-  const context = { random: Math.random, steps: new ClockSteps(clock), ...parts, budget, slots };
+  const context = { random: Math.random, steps: new ClockSteps(clock), ...parts, budget, slots, away: new Set<string>() };
   return {
     /** For `DeliveryQueue.serve`. */
     async run(lane: Lane): Promise<LaneResult> {

@@ -169,7 +169,7 @@ export interface LaneResult {
   /** Not before this time, even if deliveries are due: the endpoint is paused. */
   readonly notBefore?: EpochMilliseconds | undefined;
   /** Another replica may have the lane at once: this one cannot serve it. */
-  readonly isLeft?: true;
+  readonly isLeft?: true | undefined;
 }
 
 /** Serves one lane for a slice of time; see provider/lanes/lane-runner.ts. */

@@ -161,6 +161,8 @@ export class FakeRegistry implements EndpointRegistry {
   stored: { readonly version: number; readonly endpoint?: Endpoint } | undefined;
   /** If set, the store cannot be read. */
   failure: Error | undefined;
+  /** If set, there are other replicas. */
+  isElsewhere?: NonNullable<EndpointRegistry['isElsewhere']>;
 
   async catchUp(id: string, version?: number): Promise<void> {
     const { stored } = this;

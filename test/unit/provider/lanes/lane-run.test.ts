@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { isBreakerOpen } from '../../../../src/provider/lanes/lane-state.ts';
 import type { LaneResult, LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 import { anEndpoint, failed, responded } from '../../../support/provider/endpoint.ts';
@@ -720,6 +721,78 @@ describe('the app of an inbox', () => {
     scene.sender.respond = () => responded(200);
     await scene.run(lane);
     expect(lane.deliveries).toEqual([]);
+  });
+
+  describe('that each replica has', () => {
+    let asked: number;
+    let isThere: boolean;
+    beforeEach(() => {
+      asked = 0;
+      isThere = false;
+      scene.registry.isElsewhere = () => true;
+      scene.sender.isReachable = () => {
+        asked++;
+        return Promise.resolve(isThere);
+      };
+      scene.sender.respond = () => failed('connect');
+    });
+    const LEFT = { notBefore: expect.any(Number), isLeft: true };
+    const breakers = (): string[] => scene.hooks.filter((line) => line.startsWith('breaker'));
+
+    test('leaves the lane while its port is closed, without a pause or an open breaker for the others', async () => {
+      for (let at = 0; at < 20; at++) {
+        expect(await scene.run(lane)).toEqual({ ...LEFT, notBefore: clock.now() + 1_000 });
+        await clock.advance(1_000);
+      }
+      const failures = scene.sender.started.length;
+      // At once, then once for each run.
+      expect([failures <= 3, asked <= 3 + 20, breakers()]).toEqual([true, true, ['breaker inbox:billing open']]);
+      expect(lane.deliveries.map(({ tries, attempt }) => [tries, attempt])).toEqual(Array(3).fill([0, 0]));
+      expect([isBreakerOpen(lane.state ?? PROVEN), lane.state?.pausedUntil]).toEqual([false, undefined]);
+      expect(lane.state).toMatchObject({ isProven: true, failures, lastFailure: { outcome: 'connect' } });
+    });
+
+    test('gets its deliveries again once its port is open', async () => {
+      await scene.run(lane);
+      await clock.advance(1_000);
+      isThere = true;
+      scene.sender.respond = () => responded(200);
+      expect((await scene.run(lane)).isLeft).toBeUndefined();
+      expect([lane.deliveries, lane.state?.failures]).toEqual([[], 0]);
+      expect(breakers()).toEqual(['breaker inbox:billing open', 'breaker inbox:billing closed']);
+    });
+
+    test('leaves the lane although another replica paused it, and although the breaker is open', async () => {
+      await scene.run(lane);
+      const started = scene.sender.started.length;
+      for (const state of [{ ...PROVEN, pausedUntil: clock.now() + 60_000, pausedAt: clock.now() }, FAILING]) {
+        lane.state = state;
+        expect(await scene.run(lane)).toEqual(LEFT);
+      }
+      expect(scene.sender.started).toHaveLength(started);
+    });
+
+    test.each([
+      ['accepts connections but ends each', () => failed('reset', { isSent: false })],
+      ['is overloaded', () => responded(503)],
+    ])('keeps the lane and opens its breaker if it %s', async (_what, respond) => {
+      isThere = true;
+      scene.sender.respond = respond;
+      lane.add(10);
+      const { notBefore = 0, isLeft } = await scene.run(lane);
+      expect([notBefore > clock.now(), isLeft, isBreakerOpen(lane.state ?? PROVEN)]).toEqual([true, undefined, true]);
+      expect(scene.sender.started.length).toBeLessThanOrEqual(10);
+    });
+
+    test('is asked about once a second while an attempt from before is in flight, and the lane is left after that', async () => {
+      scene.sender.respond = ({ event }) => (event === 'msg_1' ? undefined : failed('connect'));
+      const run = await start();
+      await clock.advance(20_000);
+      expect([run.isOver, scene.sender.started.length, asked <= 3 + 2 * 20]).toEqual([false, 3, true]);
+      scene.sender.inFlight[0]?.end(responded(200));
+      await clock.advance(1);
+      expect(await run.done).toEqual(LEFT);
+    });
   });
 
   test('uses the schedule for an event that was sent: the event may be what ends the app', async () => {
