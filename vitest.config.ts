@@ -42,15 +42,19 @@ const AGAIN = { retry: 1 };
 /** How long a test takes depends on the machine, so one that ran out of time runs again, too. One that saw a wrong value fails. */
 const AGAIN_IF_LATE = { retry: { count: 1, condition: /^Test timed out/ } };
 
+const TEST = { globalSetup: [BUNDLE], ...SHARED_PROCESSES, ...AGAIN_IF_LATE };
+const TEST_FILES = { include: ['test/**/*.test.ts'], exclude: OTHER_FOLDERS.map((folder) => `test/${folder}/**`) };
+/** They take minutes, so `npm test` leaves them to suites. */
+const ATTACK = ['test/attack/**/*.test.ts'];
+const PROVIDER = ['test/contract/delivery-queue*.test.ts', 'test/e2e/{outbox,provider,queue,sqlite-queue}*.test.ts'];
+
 /** The suites, by name: `npx vitest run --project NAME FILE`. */
 const SUITES = {
-  test: {
-    include: ['test/**/*.test.ts'],
-    exclude: OTHER_FOLDERS.map((folder) => `test/${folder}/**`),
-    globalSetup: [BUNDLE],
-    ...SHARED_PROCESSES,
-    ...AGAIN_IF_LATE,
-  },
+  /** All that the next three run. */
+  test: { ...TEST, ...TEST_FILES },
+  main: { ...TEST, ...TEST_FILES, exclude: [...TEST_FILES.exclude, ...ATTACK, ...PROVIDER] },
+  attack: { ...TEST, include: ATTACK },
+  provider: { ...TEST, include: PROVIDER },
   node26: {
     include: [
       'test/{attack,contract,node26}/**/*.test.ts',

@@ -18,6 +18,9 @@ export interface SuiteResult {
   readonly tests: Readonly<Record<string, 'passed' | 'failed' | 'skipped'>>;
 }
 
+/** The reports of the project `test` (scripts/test.ts). */
+const PARTS_OF_TEST = ['test', 'attack', 'provider'];
+
 /** By name; suites that were never recorded are missing. */
 export type SuiteResults = Readonly<Record<string, SuiteResult>>;
 
@@ -34,22 +37,28 @@ export function toTestKey(file: string, title: string): string {
 }
 
 /** Keeps the counts, and the status of the tests in `keys`. A contract runs in several files, so a test is also found by its title alone. */
-export function summarizeReport(report: Report, keys: readonly { file: string; title: string }[], commit: string): SuiteResult {
+export function summarizeReports(
+  reports: readonly Report[],
+  keys: readonly { file: string; title: string }[],
+  commit: string,
+): SuiteResult {
+  const files = reports.flatMap(({ testResults }) => testResults);
+  const sum = (count: (report: Report) => number): number => reports.reduce((total, report) => total + count(report), 0);
   const tests: Record<string, 'passed' | 'failed' | 'skipped'> = {};
   for (const { file, title } of keys) {
     const isIn = (name: string): boolean => name.endsWith(`/${file}`) || file.endsWith('.contract.ts');
-    const statuses = report.testResults
+    const statuses = files
       .filter(({ name }) => isIn(name))
       .flatMap(({ assertionResults = [] }) => assertionResults.filter((one) => one.title === title).map(({ status }) => status));
     if (statuses.length > 0) tests[toTestKey(file, title)] = toStatus(statuses);
   }
   return {
-    date: new Date(report.startTime).toISOString().slice(0, 10),
+    date: new Date(Math.min(...reports.map(({ startTime }) => startTime))).toISOString().slice(0, 10),
     commit,
-    files: report.testResults.length,
-    passed: report.numPassedTests,
-    failed: report.numFailedTests,
-    skipped: report.numPendingTests,
+    files: files.length,
+    passed: sum((report) => report.numPassedTests),
+    failed: sum((report) => report.numFailedTests),
+    skipped: sum((report) => report.numPendingTests),
     tests,
   };
 }
@@ -66,10 +75,11 @@ function recordSuites(folder: string): void {
     .flatMap((promised) => promised.proofs);
   const results: Record<string, SuiteResult> = { ...readSuiteResults() };
   for (const suite of Object.keys(SUITES)) {
-    const file = join(folder, `${suite}.json`);
-    if (!existsSync(file)) continue;
+    const files = (suite === 'test' ? PARTS_OF_TEST : [suite]).map((name) => join(folder, `${name}.json`));
+    if (!files.every((file) => existsSync(file))) continue;
     const keys = proofs.filter((proof) => proof.kind === 'test').filter((proof) => proof.suite === suite);
-    const result = summarizeReport(JSON.parse(readFileSync(file, 'utf8')) as Report, keys, commit);
+    const reports = files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as Report);
+    const result = summarizeReports(reports, keys, commit);
     results[suite] = result;
     console.log(`${suite}: ${result.passed} passed, ${result.failed} failed`);
   }

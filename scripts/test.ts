@@ -11,13 +11,27 @@ import { readTotals, toClosingLine } from './report.ts';
 const NODE_COMPILE_CACHE = resolve('.cache/compiled');
 
 /** Besides `test`, which runs without a name. */
-const SUITES = ['node26', 'simulation', 'chaos', 'cluster', 'browser', 'fuzz', 'memory', 'models', 'oracles'];
+const SUITES = [
+  'attack',
+  'provider',
+  'node26',
+  'simulation',
+  'chaos',
+  'cluster',
+  'browser',
+  'fuzz',
+  'memory',
+  'models',
+  'oracles',
+];
 const args = process.argv.slice(2);
 const suite = SUITES.includes(args[0] ?? '') ? (args.shift() as string) : 'test';
 /** Suites of several projects of vitest.config.ts: groups that run one after another, each of projects at once. */
 const GROUPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   cluster: [['cluster', 'cluster-node'], ['cluster-floods']],
 };
+/** `npm test` runs the files that no other suite has, unless it names some: the project `test` has all. */
+const main = args.some((arg) => !arg.startsWith('-')) ? 'test' : 'main';
 const groups = GROUPS[suite] ?? [[suite]];
 const reports = groups.flat().map(toReportFile);
 
@@ -43,7 +57,7 @@ async function runProject(project: string, isFirst: boolean): Promise<boolean> {
     'vitest',
     'run',
     '--project',
-    project,
+    project === 'test' ? main : project,
     // The senders' libraries write to the console what they refuse.
     ...(project === 'oracles' ? ['--silent=passed-only'] : []),
     '--reporter=default',

@@ -5,7 +5,7 @@ import { withBlocks } from '../scripts/markdown.ts';
 import { renderPromises } from '../scripts/reliability-page.ts';
 import { PROMISES, type Proof, RUNS, SUITES, toPlace } from '../scripts/reliability-promises.ts';
 import type { Report } from '../scripts/report.ts';
-import { summarizeReport } from '../scripts/suite-results.ts';
+import { summarizeReports } from '../scripts/suite-results.ts';
 import * as claims from './models/claims/checks.ts';
 import * as lanes from './models/lanes/checks.ts';
 
@@ -97,7 +97,7 @@ describe('the recorded result of a suite', () => {
       { file: 'test/e2e/gate.test.ts', title: 'absent' },
       { file: 'test/e2e/other.test.ts', title: 'two' },
     ];
-    expect(summarizeReport(report({ one: 'passed', two: 'passed' }), keys, 'abc')).toEqual({
+    expect(summarizeReports([report({ one: 'passed', two: 'passed' })], keys, 'abc')).toEqual({
       date: '1970-01-01',
       commit: 'abc',
       files: 1,
@@ -112,7 +112,7 @@ describe('the recorded result of a suite', () => {
     const [first] = report({ one: 'passed' }, '/any/test/contract/a.test.ts').testResults;
     const both = { ...report({ one: 'failed' }, '/any/test/contract/b.test.ts') };
     const all = { ...both, testResults: [...both.testResults, ...(first === undefined ? [] : [first])] };
-    const { tests } = summarizeReport(all, [{ file: 'test/contract/x.contract.ts', title: 'one' }], '');
+    const { tests } = summarizeReports([all], [{ file: 'test/contract/x.contract.ts', title: 'one' }], '');
     expect(Object.values(tests)).toEqual(['failed']);
   });
 });
