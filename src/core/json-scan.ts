@@ -24,12 +24,14 @@ export interface JsonMember {
   readonly value: JsonSpan;
 }
 
-const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, SLASH, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20, 0x2f, 0x75];
+const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20, 0x75];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
 export const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const NO_NAME = Buffer.alloc(0);
-/** Bytes of the string for a byte of what it stands for: `\u0041` is A. */
-const LONGEST_ESCAPE = 6;
+/** What the character after the backslash stands for. */
+const ESCAPES = new Map([...'"\\/bfnrt'].map((char, at) => [char.charCodeAt(0), '"\\/\b\f\n\r\t'.charCodeAt(at)]));
+const HEX_DIGITS = new Map([...'0123456789abcdefABCDEF'].map((char) => [char.charCodeAt(0), Number.parseInt(char, 16)]));
+const NON_ASCII = 0x80;
 
 /** Counts the members of all objects, or says which bound is exceeded. The count can be wrong for invalid JSON, which a parser rejects. */
 export function countMembers(text: Buffer, bounds: JsonBounds): number | string {
@@ -76,6 +78,48 @@ export function toJsonText(body: Buffer): Buffer | undefined {
   const mark = body.subarray(0, BYTE_ORDER_MARK.length);
   const text = mark.equals(BYTE_ORDER_MARK) ? body.subarray(mark.length) : body;
   return isJson(text) ? text : undefined;
+}
+
+/**
+ * Parses JSON of others; throws if the text is not JSON. `JSON.parse` of Node 24 and 26 can take a name with an escape for a shorter one, if a name that begins with
+ * the same characters was parsed before: a repeated member would seem to be another one. So each string is parsed alone.
+ */
+export function parseJsonText(text: Buffer): unknown {
+  if (!text.includes(BACKSLASH)) return JSON.parse(text.toString('utf8'));
+  if (!isJson(text)) throw new SyntaxError('the text is not JSON');
+  return readAt(text, toWholeSpan(text).from).value;
+}
+
+/** The value that begins at an offset of valid JSON, and the offset after it. */
+function readAt(text: Buffer, from: number): { readonly value: unknown; readonly to: number } {
+  if (text[from] === OPEN_OBJECT) return readObject(text, from);
+  if (text[from] === OPEN_LIST) return readList(text, from);
+  const to = skipValue(text, from);
+  return { value: JSON.parse(text.toString('utf8', from, to)), to };
+}
+
+function readObject(text: Buffer, from: number): { readonly value: object; readonly to: number } {
+  const object = {};
+  let at = skipSpace(text, from + 1);
+  while (text[at] === QUOTE) {
+    const end = findStringEnd(text, at + 1) + 1;
+    const { value, to } = readAt(text, skipSpace(text, skipSpace(text, end) + 1));
+    // Assignment to `__proto__` would change the prototype.
+    Object.defineProperty(object, readString(text, at, end), { value, enumerable: true, writable: true, configurable: true });
+    at = skipSeparator(text, to);
+  }
+  return { value: object, to: at + 1 };
+}
+
+function readList(text: Buffer, from: number): { readonly value: readonly unknown[]; readonly to: number } {
+  const list: unknown[] = [];
+  let at = skipSpace(text, from + 1);
+  while (text[at] !== CLOSE_LIST) {
+    const { value, to } = readAt(text, at);
+    list.push(value);
+    at = skipSeparator(text, to);
+  }
+  return { value: list, to: at + 1 };
 }
 
 /** The value of a valid JSON text, with the whitespace after it. */
@@ -132,22 +176,35 @@ export function findMembers(text: Buffer, object: JsonSpan, names: readonly stri
   return found;
 }
 
-/** Whether the content of a string is `name`. Decodes only what can be: a hostile object has millions of names with escapes. */
+/** Whether the content of a string is `name`. Compares escapes as bytes: a hostile object has millions of names with escapes. */
 function isName(text: Buffer, { from, to }: JsonSpan, name: Buffer): boolean {
-  const length = to - from;
-  if (length < name.length || length > LONGEST_ESCAPE * name.length) return false;
-  for (let at = 0; at < length; at++) {
-    const byte = text[from + at];
-    if (byte === BACKSLASH && (text[from + at + 1] === UNICODE || isShortlyEscaped(name[at])))
-      return readString(text, from - 1, to + 1) === name.toString();
-    if (byte !== name[at]) return false;
+  let at = from;
+  for (const byte of name) {
+    if (at >= to) return false;
+    const isEscape = text[at] === BACKSLASH;
+    const unit = (isEscape ? readEscape(text, at + 1) : text[at]) ?? Number.NaN;
+    // Two units of UTF-16 can be one character, which is several bytes of the name.
+    if (isEscape && unit >= NON_ASCII && byte >= NON_ASCII) return readString(text, from - 1, to + 1) === name.toString();
+    if (unit !== byte) return false;
+    at += isEscape ? toEscapeLength(text, at + 1) : 1;
   }
-  return true;
+  return at === to;
 }
 
-/** Control characters, and those of `\"`, `\\` and `\/`: the others have only the escape with four digits. */
-function isShortlyEscaped(byte: number | undefined): boolean {
-  return byte !== undefined && (byte < SPACE || byte === QUOTE || byte === BACKSLASH || byte === SLASH);
+/** What an escape stands for, from the character after the backslash. */
+function readEscape(text: Buffer, at: number): number | undefined {
+  return text[at] === UNICODE ? readHex(text, at + 1) : ESCAPES.get(text[at] ?? 0);
+}
+
+function toEscapeLength(text: Buffer, at: number): number {
+  return text[at] === UNICODE ? 6 : 2;
+}
+
+/** Four digits; NaN if they are none. */
+function readHex(text: Buffer, from: number): number {
+  let value = 0;
+  for (let at = from; at < from + 4; at++) value = value * 16 + (HEX_DIGITS.get(text[at] ?? 0) ?? Number.NaN);
+  return value;
 }
 
 /** The value at a path in valid JSON. */
@@ -255,8 +312,6 @@ function isClosing(byte: number | undefined): boolean {
 
 const [MINUS, PLUS, POINT, ZERO, NINE] = [0x2d, 0x2b, 0x2e, 0x30, 0x39];
 const [UPPER_E, LOWER_E] = [0x45, 0x65];
-const ESCAPES = new Set([...'"\\/bfnrt'].map((char) => char.charCodeAt(0)));
-const HEX_DIGITS = new Set([...'0123456789ABCDEFabcdef'].map((char) => char.charCodeAt(0)));
 const LITERALS = ['true', 'false', 'null'].map((text) => Buffer.from(text));
 const LEVELS_A_BYTE = 8;
 /** Instead of an offset: the text is not JSON. */
@@ -366,8 +421,7 @@ function skipString(text: Buffer, from: number): number {
 /** From the character after the backslash. */
 function skipEscape(text: Buffer, from: number): number {
   if (text[from] !== UNICODE) return ESCAPES.has(text[from] ?? 0) ? from + 1 : NONE;
-  for (let at = from + 1; at < from + 5; at++) if (!HEX_DIGITS.has(text[at] ?? 0)) return NONE;
-  return from + 5;
+  return Number.isNaN(readHex(text, from + 1)) ? NONE : from + 5;
 }
 
 function skipNumber(text: Buffer, from: number): number {

@@ -3,7 +3,15 @@
  * member names, no unpaired surrogates. Its size in memory is bounded before it is parsed.
  */
 import { isUtf8 } from 'node:buffer';
-import { countMembers, type JsonBounds, type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
+import {
+  countMembers,
+  type JsonBounds,
+  type JsonSpan,
+  listElements,
+  listMembers,
+  parseJsonText,
+  toWholeSpan,
+} from './json-scan.ts';
 
 /** The value, or what is wrong with the text. */
 type StrictJson = { readonly kind: 'value'; readonly value: unknown } | { readonly kind: 'problem'; readonly problem: string };
@@ -22,7 +30,7 @@ export function parseStrictJson(text: Buffer, bounds: JsonBounds, numbers: 'any'
   if (typeof members === 'string') return toProblem(members);
   let value: unknown;
   try {
-    value = JSON.parse(text.toString('utf8'));
+    value = parseJsonText(text);
   } catch {
     return toProblem('it is not valid JSON');
   }

@@ -2,6 +2,7 @@
 import type { Admitted } from '../core/admitted.ts';
 import { type Milliseconds, parseDuration, systemClock } from '../core/clock.ts';
 import type { Claim } from '../core/event.ts';
+import { parseJsonText } from '../core/json-scan.ts';
 import { REFUSALS, Refusal, refuse } from '../core/refusal.ts';
 import { type Secret, toSecret } from '../core/secret.ts';
 import { createContentGate } from '../gateway/pipeline/gates/content.ts';
@@ -163,7 +164,7 @@ function toVerified({ claims }: PreparedRoute, { claimed }: Admitted): Settleabl
     timestamp,
     keyName,
     text: () => body.toString('utf8'),
-    json: () => JSON.parse(body.toString('utf8')) as unknown,
+    json: () => parseJsonText(body),
     confirm: () => settle((each) => each.confirm()),
     release: () => settle((each) => each.release()),
   };

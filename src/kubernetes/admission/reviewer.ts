@@ -1,10 +1,11 @@
 /** Handles reviews, and reports each one: log, metric, Event. */
 
+import { isUtf8 } from 'node:buffer';
 import { parseArgs } from 'node:util';
 import { getHeapStatistics } from 'node:v8';
 import type { Overrides } from '../../config/load/load.ts';
 import type { Clock } from '../../core/clock.ts';
-import { countMembers, type JsonBounds } from '../../core/json-scan.ts';
+import { countMembers, type JsonBounds, parseJsonText } from '../../core/json-scan.ts';
 import type { SidecarDefaults } from '../injector/injector-config.ts';
 import { CONTAINER } from '../injector/names.ts';
 import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
@@ -217,7 +218,7 @@ function isBounded(content: Buffer): boolean {
 export function parseBounded(content: Buffer): unknown {
   if (!isBounded(content)) return undefined;
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content)) as unknown;
+    return isUtf8(content) ? parseJsonText(content) : undefined;
   } catch {
     return undefined;
   }

@@ -1,9 +1,11 @@
 /** The interface of handshakes: pure functions from a request to a response of the gate, a refusal, or undefined. */
 
+import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { isJsonObject } from '../../core/json-path.ts';
+import { parseJsonText } from '../../core/json-scan.ts';
 import { acknowledge, type HandshakeReply, type Refusal, refuse } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { HandshakeName } from '../schemes/description.ts';
@@ -140,7 +142,7 @@ export function parseSmallJson(body: Buffer, word: string): Readonly<Record<stri
 export function parseSmall(body: Buffer, word: string): unknown {
   if (body.length > MAX_BODY_BYTES || !body.includes(word)) return undefined;
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)) as unknown;
+    return isUtf8(body) ? parseJsonText(body) : undefined;
   } catch {
     return undefined;
   }

@@ -1,7 +1,9 @@
 /** A sender's public keys at a URL (RFC 7517 §5): refreshed in advance, expired when stale, and fetched early if no key matches. */
+
 import type { JsonWebKey } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { parseJsonText } from '../../core/json-scan.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
@@ -119,7 +121,7 @@ export class RemoteKeySet {
 function parseKeySet(bytes: Buffer, { host }: URL): readonly JsonWebKey[] {
   let value: unknown;
   try {
-    value = JSON.parse(bytes.toString('utf8'));
+    value = parseJsonText(bytes);
   } catch {
     throw new RemoteFailure(`${host}: the response is not JSON`);
   }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { findMembers, isJson, listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
+import { findMembers, isJson, listElements, parseJsonText, toWholeSpan } from '../../../src/core/json-scan.ts';
 import { JSON_PIECES } from '../../support/json-pieces.ts';
 import { fc } from '../../support/property.ts';
 
@@ -71,4 +71,32 @@ test('finds the members that a parser finds, with escapes and repeated names', (
     }),
     { numRuns: 2_000 },
   );
+});
+
+test('parses what was written, with any escapes in names and strings', () => {
+  const toEscapes = (text: string): string =>
+    [...Array(text.length).keys()].map((at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');
+  const write = (value: unknown, escapes: boolean): string => {
+    if (typeof value === 'string') return escapes ? `"${toEscapes(value)}"` : JSON.stringify(value);
+    if (Array.isArray(value)) return `[ ${value.map((item) => write(item, !escapes)).join(' , ')}]`;
+    if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+    return `{${Object.entries(value).map(([name, item]) => `${write(name, escapes)} :${write(item, !escapes)}\n`)}}`;
+  };
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 4 }), fc.boolean(), (value, escapes) => {
+      const read = parseJsonText(Buffer.from(write(value, escapes)));
+      expect(JSON.stringify(read)).toBe(JSON.stringify(value));
+    }),
+    { numRuns: 3_000 },
+  );
+  expect(Object.keys(parseJsonText(Buffer.from('{"__proto__":{"a":"\\n"}}')) as object)).toEqual(['__proto__']);
+  for (const text of ['', '"\\x"', '{"\\u00":1}', '["\\n",]', '\ufeff"\\n"'])
+    expect(() => parseJsonText(Buffer.from(text))).toThrow(SyntaxError);
+});
+
+test('reads a name with an escape as it is written, whatever was parsed before', () => {
+  // V8 then takes the first characters of `\u0070assword` for the whole name.
+  JSON.parse(String.raw`{"first":1,"\\u0070as":1}`);
+  const text = Buffer.from(String.raw`{"first":1,"\u0070assword":2}`);
+  expect(parseJsonText(text)).toEqual({ first: 1, password: 2 });
 });

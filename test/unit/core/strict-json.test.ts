@@ -85,3 +85,9 @@ describe('the bytes of a part', () => {
     );
   });
 });
+
+test('a repeated name with an escape is a problem, whatever was parsed before', () => {
+  parse(String.raw`{"psp":0,"success":"false","\\u0073u":"true"}`);
+  const { kind } = parse(String.raw`{"psp":0,"success":"false","\u0073uccess":"true"}`);
+  expect(kind).toBe('problem');
+});
