@@ -1,4 +1,4 @@
-/** Frees the memory of chunks that were passed on, without waiting for the garbage collector, and keeps no more of others than is needed. */
+/** Buffers for bytes from outside: freed without waiting for the garbage collector, and without memory that belongs to other bytes. */
 
 /** Smaller chunks are cheaper to collect than to free. */
 const MIN_FREED_BYTES = 16_384;
@@ -29,13 +29,14 @@ export function toOwnBytes(view: Buffer): Buffer {
   return own;
 }
 
-// Collects bytes in one growing buffer: an array of chunks costs about 400 bytes for each chunk, however small it is.
-
 /** Capacity of the first buffer in bytes. */
 const MIN_CAPACITY = 1_024;
 const EMPTY = Buffer.alloc(0);
 
-/** Bytes that arrive in chunks. Memory budgets count the capacity, not the length. */
+/**
+ * Bytes that arrive in chunks, gathered in one growing buffer: an array of chunks costs about 400 bytes for each chunk, however small it is.
+ * Memory budgets count the capacity, not the length.
+ */
 export class GrowingBuffer {
   #buffer: Buffer = EMPTY;
   #length = 0;

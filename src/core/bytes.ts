@@ -1,4 +1,4 @@
-/** Byte-level helpers that must not be lenient: canonical base64 and constant-time comparison. */
+/** Bytes that must not be read leniently: canonical base64 and hex, elements of DER, and comparison in constant time. */
 import { timingSafeEqual } from 'node:crypto';
 
 /** A size in bytes. */
@@ -40,16 +40,17 @@ export function parseHex(text: string): Buffer | undefined {
   return bytes.length * 2 === text.length ? bytes : undefined;
 }
 
-// Reads elements of DER (X.690): as much as the gate needs of lists and certificates that OpenSSL has parsed already.
-
-/** One element: its tag, and where its value starts and ends. */
+/** An element of DER (X.690): its tag, and where its value starts and ends. */
 interface DerElement {
   readonly tag: number;
   readonly start: number;
   readonly end: number;
 }
 
-/** The element at an offset. Undefined if it has another tag than `tag`, or if its value is incomplete (X.690 §8.1). */
+/**
+ * The element at an offset. Undefined if it has another tag than `tag`, or if its value is incomplete (X.690 §8.1). That is as much as the gate
+ * needs of lists and certificates that OpenSSL has parsed already.
+ */
 export function readElement(der: Buffer, at: number, tag = der[at]): DerElement | undefined {
   if (tag === undefined || at + 2 > der.length || der[at] !== tag) return undefined;
   const first = der[at + 1] as number;

@@ -1,4 +1,4 @@
-/** The only place that reads time. All other code takes a Clock, so that tests never sleep. */
+/** The only place that reads time. All other code takes a Clock, so that tests never sleep. Also durations, and how times are written. */
 import { runTimer } from './safe-events.ts';
 
 /** A length of time in milliseconds. */
@@ -19,26 +19,6 @@ export interface Clock {
   after(delay: Milliseconds, action: () => void): CancelTimer;
   /** Runs `action` every `interval`; does not keep the process alive. */
   every(interval: Milliseconds, action: () => void): CancelTimer;
-}
-
-/** For libraries that take no number. */
-export function toDate(at: EpochMilliseconds): Date {
-  return new Date(at);
-}
-
-/** RFC 3339, in UTC with milliseconds. */
-export function toInstant(at: EpochMilliseconds): string {
-  return new Date(at).toISOString();
-}
-
-/** The same for a time that may be unknown. */
-export function toOptionalInstant(at: EpochMilliseconds | undefined): string | undefined {
-  return at === undefined ? undefined : toInstant(at);
-}
-
-/** An HTTP date (IMF-fixdate, RFC 9110 §5.6.7), in whole seconds. */
-export function toHttpDate(at: EpochMilliseconds): string {
-  return new Date(at).toUTCString();
 }
 
 /** The system clock. */
@@ -91,6 +71,28 @@ export async function within(clock: Clock, atMost: Milliseconds, work: Promise<u
   return isDone;
 }
 
+// How times and durations are written.
+
+/** For libraries that take no number. */
+export function toDate(at: EpochMilliseconds): Date {
+  return new Date(at);
+}
+
+/** RFC 3339, in UTC with milliseconds. */
+export function toInstant(at: EpochMilliseconds): string {
+  return new Date(at).toISOString();
+}
+
+/** The same for a time that may be unknown. */
+export function toOptionalInstant(at: EpochMilliseconds | undefined): string | undefined {
+  return at === undefined ? undefined : toInstant(at);
+}
+
+/** An HTTP date (IMF-fixdate, RFC 9110 §5.6.7), in whole seconds. */
+export function toHttpDate(at: EpochMilliseconds): string {
+  return new Date(at).toUTCString();
+}
+
 const DURATION = /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
 /** The units of durations, in milliseconds. */
 export const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -107,13 +109,12 @@ export function parseDuration(text: string): Milliseconds | { problem: string } 
   return duration <= MAX_DURATION ? duration : { problem: `${text} is too long; write at most 36500d` };
 }
 
-// Notices that the wall clock was set ahead: what is then irreversible has to wait until it is certain that the new time is right.
-
 /** Slewing and small corrections are less. */
 const MAX_CORRECTION_MS: Milliseconds = 60_000;
 /** A wrong time that lasts longer is taken for the right one. */
 const DOUBT_MS: Milliseconds = 3_600_000;
 
+/** Notices that the wall clock was set ahead: what is then irreversible has to wait until it is certain that the new time is right. */
 export class ClockSteps {
   readonly #clock: Clock;
   /** Wall-clock time minus monotonic time, as it was when nothing was in doubt. */

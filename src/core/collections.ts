@@ -1,4 +1,10 @@
-/** Collections that limits and schedules need. */
+/** Collections that limits and schedules need: counts by name, a list in no order, and a heap of times. */
+
+/**
+ * So many clients without requests may stay in a table of clients. If each client were removed with its last request, and added again with
+ * the next one, V8 would replace the table again and again, as it does with a Set (`UnorderedList`).
+ */
+export const KEPT_CLIENTS = 1_024;
 
 /** How many of something each client, or anything else with a name, has. */
 export class Counts {

@@ -1,7 +1,143 @@
 /** Decides which header fields of a client reach the app; `check` accepts only those that do for a route that is selected by a header. */
 import { toFoldedName } from './headers.ts';
 
-// The header fields that a client must not set: hop-by-hop fields, sidegate's own, and assertions of proxies about a client.
+/**
+ * How a field that only a proxy should send is treated when a client sends it:
+ * - `override`: it replaces the path, the method or the host that were checked, or controls the server. It is always removed.
+ * - `identity`: it identifies the user or the calling workload. It is accepted only from `listen.trustedIdentityProxies`, and never on a
+ *   route that authenticates users.
+ * - `certificate`: it reports the client certificate. It is accepted only from `listen.trustedIdentityProxies`, and never on a route that
+ *   requires a certificate.
+ * - `unchecked`: it reports the location of the client, in a form that proxies pass on unchanged. It is accepted only from `listen.trustedIdentityProxies`.
+ * - `clientAddress`: it is a single address. It is accepted from `listen.trustedProxies` if it equals the client address from X-Forwarded-For.
+ * - `route`: it reports the port, prefix or protocol that the client used. It is accepted from `listen.trustedProxies`.
+ */
+type ProxyClaim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
+
+/**
+ * What to do with a field of a client: `pass` forwards it as it was sent. Of the others, an assertion of a proxy is forwarded if the proxy is
+ * trusted to make it; every other field is dropped, and the value says why.
+ */
+export type FieldAction =
+  | 'pass'
+  | 'hopByHop'
+  | 'own'
+  | 'rewritten'
+  | 'trace'
+  | 'foreignTrace'
+  | 'withheld'
+  | 'methodOverride'
+  | 'otherSpelling'
+  | 'checkedHere'
+  | ProxyClaim;
+
+/** The settings of a route that decide which fields its app receives. */
+export interface FieldSettings {
+  /** Forwards the client's credentials. sidegate acts as the app's origin server, so it may remove them (RFC 9110 §11.6.2). */
+  readonly forwardAuthorization: boolean;
+  /** `forward`: send the user to the app; `hide`: send no user; default: the route does not authenticate users. */
+  readonly user?: 'forward' | 'hide';
+  /** What to do with the client certificate; default: the route requires none. */
+  readonly certificate?: 'forward' | 'hide';
+  /** Forwards fields by which some apps change the method of the request. */
+  readonly forwardMethodOverride?: boolean;
+  /** Lower-case names of the fields that the signature is read from. */
+  readonly signatureHeaders?: readonly string[];
+  /** Clients that pass the gates are trusted with the traces of the app: fields of other tracing systems are forwarded, too. */
+  readonly trustsTraces?: boolean;
+}
+
+/** Set by sidegate for each request, whichever proxy is in front of it; sidegate itself responds to Expect (RFC 9110 §10.1.1). */
+const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
+
+/** `name`: in lower case. */
+export function decideFieldAction(name: string, settings: FieldSettings): FieldAction {
+  const { signatureHeaders = [], trustsTraces = false, forwardAuthorization, forwardMethodOverride } = settings;
+  const folded = toFoldedName(name);
+  if (TRACE.has(folded)) return 'trace';
+  // An untrusted client must not write into the app's traces, or cause everything to be recorded.
+  if (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name)) return 'foreignTrace';
+  if (folded === 'authorization' && !forwardAuthorization) return 'withheld';
+  if (isMethodOverride(folded) && forwardMethodOverride !== true) return 'methodOverride';
+  if (HOP_BY_HOP.has(folded)) return 'hopByHop';
+  if (REWRITTEN.has(folded)) return 'rewritten';
+  if (isOwnField(folded)) return 'own';
+  // Another spelling of a managed name: an app may treat it as the real field, and no legitimate client sends one.
+  if (folded !== name && isProtectedField(folded)) return 'otherSpelling';
+  if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'otherSpelling';
+  return decideClaim(findProxyClaim(folded) ?? findName(name, folded, settings), settings);
+}
+
+/** Where the gate itself names the user, no other field may seem to, unless it is part of the signature. */
+function findName(
+  name: string,
+  folded: string,
+  { user, certificate, signatureHeaders = [] }: FieldSettings,
+): 'checkedHere' | undefined {
+  if (user === undefined && certificate === undefined) return undefined;
+  return mayNameUser(folded) && !signatureHeaders.includes(name) ? 'checkedHere' : undefined;
+}
+
+function decideClaim(claim: ProxyClaim | 'checkedHere' | undefined, { user, certificate }: FieldSettings): FieldAction {
+  if (claim === undefined) return 'pass';
+  // No proxy may contradict what the route checks itself.
+  const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);
+  return isChecked ? 'checkedHere' : claim;
+}
+
+/** Whether the field belongs to sidegate, for folded names (core/headers.ts). */
+export function isOwnField(name: string): boolean {
+  return name.startsWith(OWN_PREFIX);
+}
+
+/**
+ * Finds what a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
+ */
+export function findProxyClaim(name: string): ProxyClaim | undefined {
+  const claim = CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
+  return claim === OF_CLIENT ? undefined : claim;
+}
+
+/** Whether the field changes the method of the request for some apps, for folded names (core/headers.ts). */
+export function isMethodOverride(name: string): boolean {
+  return METHOD_OVERRIDES.has(name);
+}
+
+/** Whether the field carries a trace context, for folded names (core/headers.ts). */
+export function isTraceField(name: string): boolean {
+  return TRACE_NAMES.has(name) || hasPrefix(name, TRACE_PREFIXES);
+}
+
+/**
+ * Whether a client must neither duplicate the field in another spelling nor have it removed by Connection, for folded names
+ * (core/headers.ts).
+ */
+export function isProtectedField(name: string): boolean {
+  return (
+    TRUSTED_FIELDS.has(name) ||
+    TRACE.has(name) ||
+    isOwnField(name) ||
+    findProxyClaim(name) !== undefined ||
+    hasPrefix(name, SIGNED_PREFIXES)
+  );
+}
+
+function hasPrefix(name: string, prefixes: readonly string[]): boolean {
+  for (const prefix of prefixes) if (name.startsWith(prefix)) return true;
+  return false;
+}
+
+/**
+ * Whether the name suggests that the field names a user, for folded names (core/headers.ts). Some clients and apps use such names on their
+ * own, so this counts only where the gate itself names the user.
+ */
+function mayNameUser(name: string): boolean {
+  if (USER_NAMES.has(name)) return true;
+  const [prefix = '', ...rest] = name.split('-');
+  return USER_PREFIXES.has(prefix) && name !== USER_AGENT && rest.some((word) => USER_WORDS.has(word));
+}
+
+// The names that these functions look up. All are folded (core/headers.ts).
 
 /** Hop-by-hop fields (RFC 9110 §7.6.1), in requests and responses. */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -21,19 +157,6 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
 const OWN_PREFIX = 'sidegate-';
 /** The fields that the signature is read from. */
 const SIGNED_PREFIXES = ['webhook-', 'svix-'];
-
-/**
- * How a field that only a proxy should send is treated when a client sends it:
- * - `override`: it replaces the path, the method or the host that were checked, or controls the server. It is always removed.
- * - `identity`: it identifies the user or the calling workload. It is accepted only from `listen.trustedIdentityProxies`, and never on a
- *   route that authenticates users.
- * - `certificate`: it reports the client certificate. It is accepted only from `listen.trustedIdentityProxies`, and never on a route that
- *   requires a certificate.
- * - `unchecked`: it reports the location of the client, in a form that proxies pass on unchanged. It is accepted only from `listen.trustedIdentityProxies`.
- * - `clientAddress`: it is a single address. It is accepted from `listen.trustedProxies` if it equals the client address from X-Forwarded-For.
- * - `route`: it reports the port, prefix or protocol that the client used. It is accepted from `listen.trustedProxies`.
- */
-type ProxyClaim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
 
 /** Clients may send the field, although its name begins like those that only proxies may send. */
 const OF_CLIENT = 'client';
@@ -255,28 +378,6 @@ function toClaims<T extends string>(claim: T, names: readonly string[]): [string
   return names.map((name) => [name, claim]);
 }
 
-/** The first words of the names that proxies give to their fields. */
-const USER_PREFIXES = words('x remote sec cas http auth proxy gateway sso jwt grpc');
-/** Words by which a field may name a user. */
-const USER_WORDS = words('user username userid uid userinfo identity email group groups role roles principal subject login');
-const USER_NAMES = words('user username userid user-id user-name uid email x-id-token x-access-token');
-/** gRPC-Web sets it, because browsers do not let pages set User-Agent. */
-const USER_AGENT = 'x-user-agent';
-
-function words(text: string): ReadonlySet<string> {
-  return new Set(text.split(' '));
-}
-
-/**
- * Whether the name suggests that the field names a user, for folded names (core/headers.ts). Some clients and apps use such names on their
- * own, so this counts only where the gate itself names the user.
- */
-function mayNameUser(name: string): boolean {
-  if (USER_NAMES.has(name)) return true;
-  const [prefix = '', ...rest] = name.split('-');
-  return USER_PREFIXES.has(prefix) && name !== USER_AGENT && rest.some((word) => USER_WORDS.has(word));
-}
-
 /** Some frameworks take the method from these fields, so the method that was checked would not be the one that is executed. */
 const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-method-override']);
 
@@ -313,115 +414,14 @@ const TRUSTED_FIELDS = new Set([
   'via',
 ]);
 
-/** Whether the field belongs to sidegate, for folded names (core/headers.ts). */
-export function isOwnField(name: string): boolean {
-  return name.startsWith(OWN_PREFIX);
-}
+/** The first words of the names that proxies give to their fields. */
+const USER_PREFIXES = words('x remote sec cas http auth proxy gateway sso jwt grpc');
+/** Words by which a field may name a user. */
+const USER_WORDS = words('user username userid uid userinfo identity email group groups role roles principal subject login');
+const USER_NAMES = words('user username userid user-id user-name uid email x-id-token x-access-token');
+/** gRPC-Web sets it, because browsers do not let pages set User-Agent. */
+const USER_AGENT = 'x-user-agent';
 
-/**
- * Finds what a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
- */
-export function findProxyClaim(name: string): ProxyClaim | undefined {
-  const claim = CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
-  return claim === OF_CLIENT ? undefined : claim;
-}
-
-/** Whether the field changes the method of the request for some apps, for folded names (core/headers.ts). */
-export function isMethodOverride(name: string): boolean {
-  return METHOD_OVERRIDES.has(name);
-}
-
-/** Whether the field carries a trace context, for folded names (core/headers.ts). */
-export function isTraceField(name: string): boolean {
-  return TRACE_NAMES.has(name) || hasPrefix(name, TRACE_PREFIXES);
-}
-
-/**
- * Whether a client must neither duplicate the field in another spelling nor have it removed by Connection, for folded names
- * (core/headers.ts).
- */
-export function isProtectedField(name: string): boolean {
-  return (
-    TRUSTED_FIELDS.has(name) ||
-    TRACE.has(name) ||
-    isOwnField(name) ||
-    findProxyClaim(name) !== undefined ||
-    hasPrefix(name, SIGNED_PREFIXES)
-  );
-}
-
-function hasPrefix(name: string, prefixes: readonly string[]): boolean {
-  for (const prefix of prefixes) if (name.startsWith(prefix)) return true;
-  return false;
-}
-
-/**
- * What to do with a field of a client: `pass` forwards it as it was sent. Of the others, an assertion of a proxy is forwarded if the proxy is
- * trusted to make it; every other field is dropped, and the value says why.
- */
-export type FieldAction =
-  | 'pass'
-  | 'hopByHop'
-  | 'own'
-  | 'rewritten'
-  | 'trace'
-  | 'foreignTrace'
-  | 'withheld'
-  | 'methodOverride'
-  | 'otherSpelling'
-  | 'checkedHere'
-  | ProxyClaim;
-
-/** The settings of a route that decide which fields its app receives. */
-export interface FieldSettings {
-  /** Forwards the client's credentials. sidegate acts as the app's origin server, so it may remove them (RFC 9110 §11.6.2). */
-  readonly forwardAuthorization: boolean;
-  /** `forward`: send the user to the app; `hide`: send no user; default: the route does not authenticate users. */
-  readonly user?: 'forward' | 'hide';
-  /** What to do with the client certificate; default: the route requires none. */
-  readonly certificate?: 'forward' | 'hide';
-  /** Forwards fields by which some apps change the method of the request. */
-  readonly forwardMethodOverride?: boolean;
-  /** Lower-case names of the fields that the signature is read from. */
-  readonly signatureHeaders?: readonly string[];
-  /** Clients that pass the gates are trusted with the traces of the app: fields of other tracing systems are forwarded, too. */
-  readonly trustsTraces?: boolean;
-}
-
-/** Set by sidegate for each request, whichever proxy is in front of it; sidegate itself responds to Expect (RFC 9110 §10.1.1). */
-const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
-
-/** `name`: in lower case. */
-export function decideFieldAction(name: string, settings: FieldSettings): FieldAction {
-  const { signatureHeaders = [], trustsTraces = false, forwardAuthorization, forwardMethodOverride } = settings;
-  const folded = toFoldedName(name);
-  if (TRACE.has(folded)) return 'trace';
-  // An untrusted client must not write into the app's traces, or cause everything to be recorded.
-  if (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name)) return 'foreignTrace';
-  if (folded === 'authorization' && !forwardAuthorization) return 'withheld';
-  if (isMethodOverride(folded) && forwardMethodOverride !== true) return 'methodOverride';
-  if (HOP_BY_HOP.has(folded)) return 'hopByHop';
-  if (REWRITTEN.has(folded)) return 'rewritten';
-  if (isOwnField(folded)) return 'own';
-  // Another spelling of a managed name: an app may treat it as the real field, and no legitimate client sends one.
-  if (folded !== name && isProtectedField(folded)) return 'otherSpelling';
-  if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'otherSpelling';
-  return decideClaim(findProxyClaim(folded) ?? findName(name, folded, settings), settings);
-}
-
-/** Where the gate itself names the user, no other field may seem to, unless it is part of the signature. */
-function findName(
-  name: string,
-  folded: string,
-  { user, certificate, signatureHeaders = [] }: FieldSettings,
-): 'checkedHere' | undefined {
-  if (user === undefined && certificate === undefined) return undefined;
-  return mayNameUser(folded) && !signatureHeaders.includes(name) ? 'checkedHere' : undefined;
-}
-
-function decideClaim(claim: ProxyClaim | 'checkedHere' | undefined, { user, certificate }: FieldSettings): FieldAction {
-  if (claim === undefined) return 'pass';
-  // No proxy may contradict what the route checks itself.
-  const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);
-  return isChecked ? 'checkedHere' : claim;
+function words(text: string): ReadonlySet<string> {
+  return new Set(text.split(' '));
 }

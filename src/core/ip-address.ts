@@ -1,4 +1,7 @@
-/** Parses and compares IP addresses and CIDR ranges. No other file in this source tree parses them. */
+/**
+ * Parses and compares IP addresses and CIDR ranges, and finds the client network of an address and the IPv4 address that it is translated to.
+ * No other file in this source tree parses them.
+ */
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 
 /** An address with a prefix length, as `BlockList` takes it. */
@@ -47,6 +50,11 @@ export function toPlainAddress(text: string): string {
   return text.includes(':') ? (normalizeIp(text) ?? text) : text;
 }
 
+/** The 32 hex digits of a normalized IPv6 address. */
+function toDigits(groups: readonly string[]): string {
+  return groups.map((group) => group.padStart(4, '0')).join('');
+}
+
 /** The eight groups of a normalized IPv6 address. */
 function toIpv6Groups(ip: string): readonly string[] {
   const [head = '', tail] = ip.split('::');
@@ -64,11 +72,11 @@ function toIpv6Groups(ip: string): readonly string[] {
 export function findEmbeddedIpv4(ip: string): string | undefined {
   if (!ip.includes(':')) return undefined;
   const groups = toIpv6Groups(ip);
-  const start = groups.map((group) => group.padStart(4, '0')).join('');
+  const digits = toDigits(groups);
   const [, first = '0', second = '0', , , , last = '0', end = '0'] = groups;
-  if (TUNNELLED_6TO4.test(start)) return toDotted(first, second);
-  if (TEREDO.test(start)) return toDotted(toInverted(last), toInverted(end));
-  return EMBEDDED_AT_END.test(start) || IPV4_COMPATIBLE.test(start) ? toDotted(last, end) : undefined;
+  if (TUNNELLED_6TO4.test(digits)) return toDotted(first, second);
+  if (TEREDO.test(digits)) return toDotted(toInverted(last), toInverted(end));
+  return EMBEDDED_AT_END.test(digits) || IPV4_COMPATIBLE.test(digits) ? toDotted(last, end) : undefined;
 }
 
 /** Returns whether the text is an address of this machine only (RFC 6890). Names, even `localhost`, are not addresses. */
@@ -141,12 +149,6 @@ const LOCAL_TRANSLATION = '64:ff9b:1:';
 const MAX_REMEMBERED = 1_024;
 
 /**
- * So many clients without requests may stay in a table of clients. If each client were removed with its last request, and added again with
- * the next one, V8 would replace the table again and again (core/collections.ts).
- */
-export const KEPT_CLIENTS = 1_024;
-
-/**
  * The IPv4 address itself, or the /64 network of an IPv6 address, normalized. An IPv6 address that stands for an IPv4 address, such as that
  * of a translator, is the IPv4 address: otherwise all clients of the translator would be one. Text that is not an address is returned unchanged.
  */
@@ -182,9 +184,9 @@ export function rememberClientNetworks(): (address: string) => string {
   };
 }
 
-// IPv6 addresses that a NAT64 translates to IPv4 (RFC 6052).
+// IPv6 addresses that the NAT64 of a network translates to IPv4 (RFC 6052).
 
-/** RFC 6052 §2.2. */
+/** Of a prefix, in bits (RFC 6052 §2.2). */
 const LENGTHS: ReadonlySet<string> = new Set(['32', '40', '48', '56', '64', '96']);
 const DIGITS_OF_96_BITS = 24;
 const IPV4_DIGITS = 8;
@@ -209,7 +211,7 @@ export class Nat64Prefixes {
   /** The IPv4 addresses that a normalized address is translated to: one for each prefix that it starts with. */
   toIpv4(ip: string): string[] {
     if (this.#prefixes.length === 0 || !ip.includes(':')) return [];
-    const digits = toDigits(ip);
+    const digits = toDigits(toIpv6Groups(ip));
     return this.#prefixes.filter((prefix) => digits.startsWith(prefix)).map((prefix) => findIpv4(digits, prefix.length));
   }
 }
@@ -218,13 +220,7 @@ function parsePrefix(text: string): string | undefined {
   const [address = '', length = '', ...rest] = text.split('/');
   const ip = normalizeIp(address);
   if (ip === undefined || !ip.includes(':') || !LENGTHS.has(length) || rest.length > 0) return undefined;
-  return toDigits(ip).slice(0, Number(length) / 4);
-}
-
-function toDigits(ip: string): string {
-  return toIpv6Groups(ip)
-    .map((group) => group.padStart(4, '0'))
-    .join('');
+  return toDigits(toIpv6Groups(ip)).slice(0, Number(length) / 4);
 }
 
 function findIpv4(digits: string, start: number): string {

@@ -308,7 +308,7 @@ function isClosing(byte: number | undefined): boolean {
   return byte === CLOSE_LIST || byte === CLOSE_OBJECT;
 }
 
-// The check: the grammar of RFC 8259, in linear time.
+// The check of the whole text: the grammar of RFC 8259, in linear time.
 
 const [MINUS, PLUS, POINT, ZERO, NINE] = [0x2d, 0x2b, 0x2e, 0x30, 0x39];
 const [UPPER_E, LOWER_E] = [0x45, 0x65];

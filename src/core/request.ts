@@ -1,4 +1,4 @@
-/** A request whose head is valid and whose body is not read yet: the input of the gates. Also the client that sent it. */
+/** A request as the gates take it, with a valid head and a body that is not read yet: its client, its body, and the response to it. */
 import type { Socket } from 'node:net';
 import type { Clock, EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
@@ -6,24 +6,26 @@ import type { BlockedWriter, PauseOwner, ReadPause } from './read-pause.ts';
 import type { Reason, Refusal } from './refusal.ts';
 import type { RequestTarget } from './target.ts';
 
-// Request methods (RFC 9110 §9).
-
-/** In characters; the longest registered method, UPDATEREDIRECTREF, has 17 (IANA HTTP Method Registry). */
-export const MAX_METHOD_LENGTH = 32;
-
-/** Requests by these methods usually have no content (RFC 9110 §9.3.1, §9.3.5), so they need no Content-Type; they must be empty then. */
-export const METHODS_WITHOUT_CONTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
-
-/** A client certificate from the TLS handshake, issued by a CA that the port trusts. */
-interface PresentedCertificate {
-  /** The subject alternative names as `DNS:…`, `URI:…`, `email:…` and `IP Address:…`, and the common name as `CN:…`. */
-  readonly names: readonly string[];
-  /** DER. */
-  readonly raw: Buffer;
+/** A request with a parsed head. */
+export interface ParsedHead extends RequestInfo {
+  readonly target: RequestTarget;
+  readonly headers: HeaderFields;
+  readonly body: RequestBody;
+  readonly upgrade?: UpgradeRequest;
+  /** The destination that a client of the forward proxy requests. */
+  readonly destination?: { readonly host: string; readonly port: number };
 }
 
-/** Why a certificate no longer authenticates its connection: it expired, or the client CAs or revocation lists changed. */
-export type CertificateEnd = Extract<Reason, 'certificate_expired' | 'client_trust_changed'>;
+/** The data of any request, even of one whose head is rejected. */
+export interface RequestInfo {
+  /** Unique to this request; it links the response, the log line and the header that the app gets. */
+  readonly requestId: string;
+  readonly method: string;
+  readonly client: Client;
+  readonly receivedAt: EpochMilliseconds;
+  /** Monotonic. */
+  readonly startedAt: Milliseconds;
+}
 
 /** The client of a request, with trusted proxies taken into account. */
 export interface Client {
@@ -43,16 +45,16 @@ export interface Client {
   readonly certificateEnd?: CertificateEnd;
 }
 
-/** The data of any request, even of one whose head is rejected. */
-export interface RequestInfo {
-  /** Unique to this request; it links the response, the log line and the header that the app gets. */
-  readonly requestId: string;
-  readonly method: string;
-  readonly client: Client;
-  readonly receivedAt: EpochMilliseconds;
-  /** Monotonic. */
-  readonly startedAt: Milliseconds;
+/** A client certificate from the TLS handshake, issued by a CA that the port trusts. */
+interface PresentedCertificate {
+  /** The subject alternative names as `DNS:…`, `URI:…`, `email:…` and `IP Address:…`, and the common name as `CN:…`. */
+  readonly names: readonly string[];
+  /** DER. */
+  readonly raw: Buffer;
 }
+
+/** Why a certificate no longer authenticates its connection: it expired, or the client CAs or revocation lists changed. */
+export type CertificateEnd = Extract<Reason, 'certificate_expired' | 'client_trust_changed'>;
 
 /** A request to change the connection's protocol (RFC 9110 §7.8), which the app may accept. */
 export interface UpgradeRequest {
@@ -70,40 +72,11 @@ export interface UpgradeRequest {
   destroy(): void;
 }
 
-/** A request with a parsed head. */
-export interface ParsedHead extends RequestInfo {
-  readonly target: RequestTarget;
-  readonly headers: HeaderFields;
-  readonly body: RequestBody;
-  readonly upgrade?: UpgradeRequest;
-  /** The destination that a client of the forward proxy requests. */
-  readonly destination?: { readonly host: string; readonly port: number };
-}
+/** In characters; the longest registered method, UPDATEREDIRECTREF, has 17 (IANA HTTP Method Registry). */
+export const MAX_METHOD_LENGTH = 32;
 
-// The body of a request: buffered, or streamed.
-
-/** Receives a streamed body: `write` any number of times, then exactly one of `end` and `fail`. */
-export interface BodyConsumer {
-  /** Takes ownership of the chunk. The stream is not read during the pause that it returns; chunks that were already read still arrive. */
-  write(chunk: Buffer): ReadPause | undefined;
-  end(): void;
-  /** The body was cut off, or arrived too slowly. */
-  fail(reason: Reason): void;
-}
-
-/** A body that is streamed. */
-export interface BodyStream {
-  /** In bytes; undefined if it is not known in advance. */
-  readonly length: number | undefined;
-  /** The client that sends it. */
-  readonly owner: PauseOwner;
-  /** Starts the stream. Call it once. */
-  start(consumer: BodyConsumer): void;
-  /** Ends the stream as if it had failed for this reason. */
-  fail(reason: Reason): void;
-  /** Discards the rest of the body. */
-  stop(): void;
-}
+/** Requests by these methods usually have no content (RFC 9110 §9.3.1, §9.3.5), so they need no Content-Type; they must be empty then. */
+export const METHODS_WITHOUT_CONTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
 
 /** The body of a request. It is read or opened at most once, within limits. */
 export interface RequestBody extends PauseOwner {
@@ -135,10 +108,28 @@ export interface RequestBody extends PauseOwner {
   discard(): void;
 }
 
-// The response to the client: node:http's ServerResponse, or an HTTP/2 stream with the same interface.
+/** A body that is streamed. */
+export interface BodyStream {
+  /** In bytes; undefined if it is not known in advance. */
+  readonly length: number | undefined;
+  /** The client that sends it. */
+  readonly owner: PauseOwner;
+  /** Starts the stream. Call it once. */
+  start(consumer: BodyConsumer): void;
+  /** Ends the stream as if it had failed for this reason. */
+  fail(reason: Reason): void;
+  /** Discards the rest of the body. */
+  stop(): void;
+}
 
-/** The events of a response. `finish`: the operating system has taken all of it. */
-export type ResponseEvent = 'drain' | 'finish' | 'close';
+/** Receives a streamed body: `write` any number of times, then exactly one of `end` and `fail`. */
+export interface BodyConsumer {
+  /** Takes ownership of the chunk. The stream is not read during the pause that it returns; chunks that were already read still arrive. */
+  write(chunk: Buffer): ReadPause | undefined;
+  end(): void;
+  /** The body was cut off, or arrived too slowly. */
+  fail(reason: Reason): void;
+}
 
 /** The members that both have in common, named as in node:http. */
 export interface ClientResponse {
@@ -182,3 +173,6 @@ export interface ClientResponse {
   on(event: ResponseEvent, listener: () => void): unknown;
   off(event: ResponseEvent, listener: () => void): unknown;
 }
+
+/** The events of a response. `finish`: the operating system has taken all of it. */
+export type ResponseEvent = 'drain' | 'finish' | 'close';

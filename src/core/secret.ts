@@ -1,17 +1,8 @@
-/** Key material that cannot be logged, printed or serialized by accident. */
+/** Key material that cannot be logged, printed or serialized by accident, and how it is found in content that is stored. */
 import { inspect } from 'node:util';
 import type { Fault } from './problem.ts';
 
 const MASK = '[secret]';
-/** Of examples in documentation and templates. */
-const PLACEHOLDER_PARTS = ['change-me', 'changeme', 'replace-me', 'replaceme', 'goes-here', 'placeholder'];
-const PLACEHOLDER_FRAMES = [
-  ['<', '>'],
-  ['${', '}'],
-  ['{{', '}}'],
-  ['your-', ''],
-] as const;
-const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** Bytes that only `expose()` returns. Any other output shows `[secret]`. */
 export class Secret {
@@ -47,6 +38,8 @@ export class Secret {
 /** A secret, or why it could not be read. */
 export type SecretRead = { readonly secret: Secret; readonly warnings: readonly string[] } | Fault;
 
+const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
+
 /** The secret in a text that `where` names. Trailing whitespace is removed, because editors and `echo` add it. */
 export function toSecret(bytes: Buffer, where: string): SecretRead {
   let end = bytes.length;
@@ -62,6 +55,15 @@ export function toSecret(bytes: Buffer, where: string): SecretRead {
   return { secret: new Secret(bytes.subarray(0, end)), warnings };
 }
 
+/** Of examples in documentation and templates. */
+const PLACEHOLDER_PARTS = ['change-me', 'changeme', 'replace-me', 'replaceme', 'goes-here', 'placeholder'];
+const PLACEHOLDER_FRAMES = [
+  ['<', '>'],
+  ['${', '}'],
+  ['{{', '}}'],
+  ['your-', ''],
+] as const;
+
 function isPlaceholder(text: string): boolean {
   const plain = text.toLowerCase().replaceAll('_', '-').replaceAll(' ', '-');
   return (
@@ -70,8 +72,6 @@ function isPlaceholder(text: string): boolean {
     new Set(plain).size === 1
   );
 }
-
-// Finds secrets in content, also if JSON or a form escapes their characters.
 
 /** `\u002f`, `\/` or `%2f`; a character beyond U+FFFF is two escapes in a row. */
 const ESCAPE = /((?:\\u[0-9a-f]{4})+)|\\([^u])|%([0-9a-f]{2})/gi;
@@ -83,7 +83,7 @@ const MAX_LAYERS = 3;
 /** How many bytes one byte of a secret can take: each layer may write `\u005c` for a character of the layer below. */
 export const MAX_ESCAPED_LENGTH = UNIT_LENGTH ** MAX_LAYERS;
 
-/** Whether the content contains one of the secrets. */
+/** Whether the content contains one of the secrets, also if JSON or a form escapes its characters. */
 export function containsSecret(content: Buffer, secrets: readonly Buffer[]): boolean {
   if (secrets.some((secret) => content.includes(secret))) return true;
   if (secrets.length === 0 || !(content.includes('\\') || content.includes('%'))) return false;

@@ -1,11 +1,6 @@
-/** Text for a terminal: colors, and the escapes of characters that would change what it shows. */
+/** Text from outside: trimmed, compared, and printed on a terminal. */
 
-// Compares names as the most lenient app does.
-
-// Trims characters from untrusted text without a regular expression: an unanchored `+$` is retried at each character of a run, in
-// quadratic time.
-
-/** The set of characters to trim. */
+/** The set of characters to trim. Not a regular expression: an unanchored `+$` is retried at each character of a run, in quadratic time. */
 export interface Characters {
   has(character: string): boolean;
 }
@@ -28,7 +23,7 @@ export function trimEnds(text: string, characters: Characters): string {
 const NOT_ASCII = /[^\0-\x7f]/;
 
 /**
- * Makes equal all texts that differ only in case, by any rule: Unicode's folding, simple (Go) and full (Python), and upper and lower case
+ * Converts names for a comparison by the most lenient app. Makes equal all texts that differ only in case, by any rule: Unicode's folding, simple (Go) and full (Python), and upper and lower case
  * (.NET, Java). `ſ` becomes s, the Kelvin sign k, `İ` and `ı` i, `ẞ` and `ß` ss.
  */
 export function foldCase(text: string): string {
@@ -37,6 +32,8 @@ export function foldCase(text: string): string {
   const undotted = text.replaceAll(/\u0130+/g, (found) => 'i'.repeat(found.length));
   return undotted.toLowerCase().toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
 }
+
+// Text for a terminal.
 
 /** Color codes of ECMA-48: green, red, yellow. */
 const TONES = { good: 32, bad: 31, warning: 33 } as const;

@@ -1,9 +1,7 @@
-/** Callers that wait in line for what they asked for. */
+/** A rate limit that allows bursts, and queues in which groups take turns. */
 import type { Clock, Milliseconds } from './clock.ts';
 
-// A rate limit that allows bursts: `rate` tokens per second, of which at most `burst` accumulate.
-
-/** A token bucket. */
+/** A rate limit that allows bursts: `rate` tokens per second, of which at most `burst` accumulate. */
 export class TokenBucket {
   readonly #rate: number;
   readonly #burst: number;
@@ -79,11 +77,13 @@ export class TurnQueue<Entry> {
   }
 }
 
+/** A caller in a `WaitLine`. */
 export interface LinePlace<Request, Grant> {
   readonly request: Request;
   readonly end: (grant: Grant | undefined) => void;
 }
 
+/** The wait of one caller. */
 export interface Waiting<Grant> {
   /** Undefined if the caller left, or waited too long. */
   readonly granted: Promise<Grant | undefined>;

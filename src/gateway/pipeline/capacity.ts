@@ -1,8 +1,8 @@
 /** Limits how many requests the apps handle at once, and shares these slots among clients; a bounded number of requests may queue. */
 
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type ListElement, UnorderedList } from '../../core/collections.ts';
-import { KEPT_CLIENTS, rememberClientNetworks } from '../../core/ip-address.ts';
+import { KEPT_CLIENTS, type ListElement, UnorderedList } from '../../core/collections.ts';
+import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { ClientResponse } from '../../core/request.ts';
 
 /** A share that is used up. */

@@ -1,5 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import { IpRanges, KEPT_CLIENTS } from '../../../../src/core/ip-address.ts';
+import { KEPT_CLIENTS } from '../../../../src/core/collections.ts';
+import { IpRanges } from '../../../../src/core/ip-address.ts';
 import { TLS_CONNECTION_BYTES } from '../../../../src/http/server/limits.ts';
 import { ClientShares, toKeptConnections } from '../../../../src/http/server/port-clients.ts';
 

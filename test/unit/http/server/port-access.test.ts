@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { Secret } from '../../../src/core/secret.ts';
-import { findTokenProblem } from '../../../src/http/server/port-access.ts';
+import { Secret } from '../../../../src/core/secret.ts';
+import { findTokenProblem } from '../../../../src/http/server/port-access.ts';
 
 const toSecret = (text: string): Secret => new Secret(Buffer.from(text));
 const TOKEN = '0123456789abcdef0123456789abcdef';

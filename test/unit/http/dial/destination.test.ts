@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../src/http/dial/destination.ts';
+import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/http/dial/destination.ts';
 
 test.each([
   ['[2001:db8::1]:443', '[2001:DB8:0:0::0001]:443', true],
