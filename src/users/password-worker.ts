@@ -4,7 +4,7 @@ import { platform } from 'node:process';
 import { parentPort } from 'node:worker_threads';
 import { onEvent } from '../core/safe-events.ts';
 import type { HashJob } from './hash-pool.ts';
-import { verifyPassword } from './password-hash.ts';
+import { verifyPassword } from './password-verify.ts';
 
 /** Gives the thread a tenth of the event loop's share of a contended core: guesses do not slow down requests, and logins still proceed. */
 const NICE = 10;

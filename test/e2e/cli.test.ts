@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { Webhook } from 'standardwebhooks';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { verifyPassword } from '../../src/users/password-hash.ts';
+import { verifyPassword } from '../../src/users/password-verify.ts';
 import { parseHtpasswd } from '../../src/users/user-set.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
 import { useApp, useFolder, useGate } from '../support/fixtures.ts';

@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { argon2Sync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Fault } from '../../../src/core/problem.ts';
-import { type PasswordHash, parsePasswordHash, verifyPassword } from '../../../src/users/password-hash.ts';
+import { type PasswordHash, parsePasswordHash } from '../../../src/users/password-hash.ts';
+import { verifyPassword } from '../../../src/users/password-verify.ts';
 import { fc } from '../../support/property.ts';
 
 const PASSWORDS = ['a', 'open sesame', '123£', 'p:q', ' ', 'x'.repeat(71), '🔑'.repeat(9)];

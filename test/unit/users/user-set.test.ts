@@ -1,7 +1,7 @@
 /** The lines of htpasswd files that nginx and httpd accept: which are accepted, and what is said of the others (docs/how-to/basic-auth.md). */
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { verifyPassword } from '../../../src/users/password-hash.ts';
+import { verifyPassword } from '../../../src/users/password-verify.ts';
 import { parseHtpasswd } from '../../../src/users/user-set.ts';
 
 const PASSWORD = 'open sesame';
