@@ -3,12 +3,13 @@ import type { TLSSocket } from 'node:tls';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { onceEvent } from '../core/safe-events.ts';
 
-/** The counters of a connection. Node does not document them; without them, nothing is limited. */
-interface TlsHandle {
-  /** Bytes of content. */
-  readonly bytesRead: number;
-  /** The connection below, with all bytes. */
-  readonly _parent?: { readonly bytesRead: number };
+const byClock = new WeakMap<Clock, EmptyRecords>();
+
+/** Calls `onExceeded` with their bytes if a peer sends too many, from the end of the handshake on. */
+export function limitEmptyRecords(socket: TLSSocket, clock: Clock, onExceeded: (bytes: number) => void): void {
+  const records = byClock.get(clock) ?? new EmptyRecords(clock);
+  byClock.set(clock, records);
+  records.watch(socket, onExceeded);
 }
 
 const INTERVAL_MS: Milliseconds = 100;
@@ -18,6 +19,14 @@ const INTERVAL_MS: Milliseconds = 100;
  */
 const BURST_BYTES = 64 * 1024;
 const BYTES_PER_SECOND = 2 * 1024;
+
+/** The counters of a connection. Node does not document them; without them, nothing is limited. */
+interface TlsHandle {
+  /** Bytes of content. */
+  readonly bytesRead: number;
+  /** The connection below, with all bytes. */
+  readonly _parent?: { readonly bytesRead: number };
+}
 
 interface WatchedConnection {
   readonly handle: TlsHandle;
@@ -71,13 +80,4 @@ class EmptyRecords {
     this.#watched.delete(watched);
     watched.onExceeded(BURST_BYTES - watched.left);
   }
-}
-
-const byClock = new WeakMap<Clock, EmptyRecords>();
-
-/** Calls `onExceeded` with their bytes if a peer sends too many, from the end of the handshake on. */
-export function limitEmptyRecords(socket: TLSSocket, clock: Clock, onExceeded: (bytes: number) => void): void {
-  const records = byClock.get(clock) ?? new EmptyRecords(clock);
-  byClock.set(clock, records);
-  records.watch(socket, onExceeded);
 }

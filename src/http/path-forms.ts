@@ -36,6 +36,7 @@ export type KeptDistinctions = ReadonlySet<PathDistinction>;
 
 /** For an app of which nothing is known. */
 export const NOTHING_KEPT: KeptDistinctions = new Set();
+
 /** Limits the time that the forms of a path take, for all apps together. */
 export interface FormBudget {
   /** They may still be processed. */

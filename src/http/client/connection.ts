@@ -345,7 +345,7 @@ function discardUnread(socket: Socket | undefined): void {
   if (tcp?.reset !== undefined && socket?.writableEnded === false) tcp.close = tcp.reset;
 }
 
-// Writes requests: their heads, and streamed bodies no faster than the server reads them.
+// The request: its head, and a streamed body no faster than the server reads it.
 
 /** Copying a small body is cheaper than writing a second buffer. */
 const MAX_COPIED_BYTES = 16_384;

@@ -243,7 +243,7 @@ function toHexValue(byte = 0): number {
   return letter >= 97 && letter <= 102 ? letter - 87 : -1;
 }
 
-// Parses the head of an app's response (RFC 9112 §4, §5): its fields, unchanged, and how its body is framed.
+// The head of a response (RFC 9112 §4, §5): its fields, unchanged, and how its body is framed.
 
 /** The head of a response. */
 export interface ResponseHead {

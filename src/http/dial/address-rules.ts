@@ -1,5 +1,7 @@
-/** Which addresses may be connected to: those on the public internet, in every notation that reaches them, besides what the config says. */
-
+/**
+ * Which addresses may be connected to: those on the public internet, in every notation that reaches them, besides what the config says; and
+ * which ports are this process's own.
+ */
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { findEmbeddedIpv4, IpRanges, isLoopbackIp, Nat64Prefixes, normalizeIp } from '../../core/ip-address.ts';
@@ -82,9 +84,7 @@ export function compileAddressRules(settings: AddressSettings, denied = 'is deni
   };
 }
 
-// The ports that this process listens on. The proxy never connects to them, as they may trust connections from this machine.
-
-/** The set of these ports. */
+/** The ports that this process listens on. The proxy never connects to them, as they may trust connections from this machine. */
 export class OwnPorts {
   readonly #ports = new Set<number>();
 

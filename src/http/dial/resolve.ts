@@ -7,9 +7,77 @@ import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { FindAddressProblem } from './address-rules.ts';
 
-// Looks up names by the system. `getaddrinfo` occupies one of two threads of the process, for 30 s if no name server responds, and nothing
-// cancels it: if untrusted names could cause it, one client could stop the lookups of all upstreams. So only configured names may come here
-// (scripts/lint-layers.ts), and each name occupies at most one thread. Names that others choose are resolved by http/dial/resolve.ts.
+/** Resolves a name to its addresses. */
+export type Resolve = (host: string) => Promise<readonly string[]>;
+
+/** Addresses that may be dialled, or why there are none. */
+type Resolution =
+  | { readonly addresses: readonly string[] }
+  | { readonly problem: 'not_found' | 'forbidden'; readonly detail: string };
+
+/** Thousands fit into a response, and checking them all would take milliseconds of each connection. */
+const MAX_ADDRESSES = 64;
+
+/** The addresses of a host. One forbidden address rejects the whole answer: it is a sign of DNS rebinding. */
+export async function resolveChecked(host: string, resolve: Resolve, findProblem: FindAddressProblem): Promise<Resolution> {
+  let addresses: readonly string[];
+  let reason = 'no address';
+  try {
+    addresses = isIP(host) === 0 ? await resolve(host) : [host];
+  } catch (thrown) {
+    addresses = [];
+    reason = (thrown as NodeJS.ErrnoException | undefined)?.code ?? toErrorText(thrown);
+  }
+  if (addresses.length === 0) return { problem: 'not_found', detail: `${host} cannot be resolved (${reason})` };
+  if (addresses.length > MAX_ADDRESSES)
+    return { problem: 'not_found', detail: `${host} has ${addresses.length} addresses; at most ${MAX_ADDRESSES} are accepted` };
+  for (const address of addresses) {
+    const problem = findProblem(address);
+    if (problem !== undefined)
+      return { problem: 'forbidden', detail: `${address === host ? host : `${host}: its address ${address}`} ${problem}` };
+  }
+  return { addresses };
+}
+
+/** Limits how long a name may take: the resolver may ask several slow servers, several times each. */
+export function resolveWithin(resolve: Resolve, atMost: Milliseconds, clock: Clock): Resolve {
+  return async (host) => {
+    const addresses = resolve(host);
+    if (!(await within(clock, atMost, addresses))) throw new Error(`no answer within ${atMost} ms`);
+    return addresses;
+  };
+}
+
+// The system's resolver. `getaddrinfo` occupies one of two threads of the process, for 30 s if no name server responds, and nothing cancels it: if
+// untrusted names could cause it, one client could stop the lookups of all upstreams. So only configured names may come here
+// (scripts/lint-layers.ts), and each name occupies at most one thread.
+
+/** The lookups that are under way. */
+const running = new Map<string, Promise<LookupAddress[]>>();
+
+/** Looks up a configured name. Names of the hosts file need no thread, so that `localhost` is found even if no name server responds. */
+export async function lookUp(host: string): Promise<LookupAddress[]> {
+  const local = await HOSTS_FILE.find(host);
+  if (local.length > 0) return local.map((address) => ({ address, family: isIP(address) }));
+  const started = running.get(host) ?? lookup(host, { all: true }).finally(() => running.delete(host));
+  running.set(host, started);
+  return started;
+}
+
+/** The option `lookup` of connections to a configured host. Node does not call it for an address. */
+export const lookUpForConnect: LookupFunction = (host, { all }, callback) => {
+  lookUp(host).then(
+    (found) => {
+      const [first] = found;
+      if (all === true || first === undefined) callback(null, found);
+      else callback(null, first.address, first.family);
+    },
+    (error: NodeJS.ErrnoException) => callback(error, []),
+  );
+};
+
+/** The system's resolver, only for names of the config and of the command line. */
+export const systemResolve: Resolve = async (host) => (await lookUp(host)).map(({ address }) => address);
 
 /** The names of a hosts file, which is read again after it has changed. */
 export class HostsFile {
@@ -53,73 +121,6 @@ function parseHosts(text: string): Map<string, readonly string[]> {
 
 /** The hosts file of the system. */
 const HOSTS_FILE = new HostsFile('/etc/hosts');
-
-const running = new Map<string, Promise<LookupAddress[]>>();
-
-/** Looks up a configured name. Names of the hosts file need no thread, so that `localhost` is found even if no name server responds. */
-export async function lookUp(host: string): Promise<LookupAddress[]> {
-  const local = await HOSTS_FILE.find(host);
-  if (local.length > 0) return local.map((address) => ({ address, family: isIP(address) }));
-  const started = running.get(host) ?? lookup(host, { all: true }).finally(() => running.delete(host));
-  running.set(host, started);
-  return started;
-}
-
-/** The option `lookup` of connections to a configured host. Node does not call it for an address. */
-export const lookUpForConnect: LookupFunction = (host, { all }, callback) => {
-  lookUp(host).then(
-    (found) => {
-      const [first] = found;
-      if (all === true || first === undefined) callback(null, found);
-      else callback(null, first.address, first.family);
-    },
-    (error: NodeJS.ErrnoException) => callback(error, []),
-  );
-};
-
-/** Resolves a name to its addresses. */
-export type Resolve = (host: string) => Promise<readonly string[]>;
-
-/** Addresses that may be dialled, or why there are none. */
-type Resolution =
-  | { readonly addresses: readonly string[] }
-  | { readonly problem: 'not_found' | 'forbidden'; readonly detail: string };
-
-/** Thousands fit into a response, and checking them all would take milliseconds of each connection. */
-const MAX_ADDRESSES = 64;
-
-/** The addresses of a host. One forbidden address rejects the whole answer: it is a sign of DNS rebinding. */
-export async function resolveChecked(host: string, resolve: Resolve, findProblem: FindAddressProblem): Promise<Resolution> {
-  let addresses: readonly string[];
-  let reason = 'no address';
-  try {
-    addresses = isIP(host) === 0 ? await resolve(host) : [host];
-  } catch (thrown) {
-    addresses = [];
-    reason = (thrown as NodeJS.ErrnoException | undefined)?.code ?? toErrorText(thrown);
-  }
-  if (addresses.length === 0) return { problem: 'not_found', detail: `${host} cannot be resolved (${reason})` };
-  if (addresses.length > MAX_ADDRESSES)
-    return { problem: 'not_found', detail: `${host} has ${addresses.length} addresses; at most ${MAX_ADDRESSES} are accepted` };
-  for (const address of addresses) {
-    const problem = findProblem(address);
-    if (problem !== undefined)
-      return { problem: 'forbidden', detail: `${address === host ? host : `${host}: its address ${address}`} ${problem}` };
-  }
-  return { addresses };
-}
-
-/** The system's resolver, only for names of the config and of the command line. */
-export const systemResolve: Resolve = async (host) => (await lookUp(host)).map(({ address }) => address);
-
-/** Limits how long a name may take: the resolver may ask several slow servers, several times each. */
-export function resolveWithin(resolve: Resolve, atMost: Milliseconds, clock: Clock): Resolve {
-  return async (host) => {
-    const addresses = resolve(host);
-    if (!(await within(clock, atMost, addresses))) throw new Error(`no answer within ${atMost} ms`);
-    return addresses;
-  };
-}
 
 /** Where the names of a machine and its network are. */
 export interface LocalNames {

@@ -1,5 +1,4 @@
-/** Finds the address of the client, the peer of the socket or what trusted proxies report, and gives each request its ID and times. */
-
+/** Finds the address of the client: the peer of the socket, or what trusted proxies report in header fields or by the PROXY protocol. */
 import { randomUUID } from 'node:crypto';
 import { isIP, isIPv4, isIPv6, type Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
@@ -88,7 +87,7 @@ export function toDirectClient(peer: string, isEncrypted: boolean): Client {
   return { address: peer, peer, viaTrustedProxy: false, viaIdentityProxy: false, scheme: isEncrypted ? 'https' : 'http' };
 }
 
-// Removes the header of the PROXY protocol, versions 1 and 2, from connections of balancers, before HTTP or TLS reads a byte.
+// The PROXY protocol, versions 1 and 2.
 
 /** The callbacks for a connection. */
 interface ProxyHeaderHandler {
@@ -100,32 +99,7 @@ interface ProxyHeaderHandler {
 
 const EMPTY = Buffer.alloc(0);
 
-/** The result for the bytes so far. */
-type ProxyHeaderResult =
-  | { readonly kind: 'incomplete' }
-  | { readonly kind: 'invalid'; readonly detail: string }
-  /** `source`: the address of the client; undefined if the balancer speaks for itself (health checks). */
-  | { readonly kind: 'parsed'; readonly source: string | undefined; readonly length: number };
-
-const V1_START = Buffer.from('PROXY ');
-const MAX_V1_BYTES = 107;
-const V1_LINE = /^PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN(?: .*)?)$/;
-const MAX_PORT = 65_535;
-const V2_START = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
-const V2_HEAD_BYTES = 16;
-/** Addresses and the TLVs that balancers add: far below the maximum of the length field. */
-const MAX_V2_BYTES = 4_096;
-const COMMAND = { local: 0x20, proxy: 0x21 } as const;
-const FAMILY = { unspecified: 0x00, tcp4: 0x11, tcp6: 0x21 } as const;
-
-const INCOMPLETE = { kind: 'incomplete' } as const;
-
-/** The listener keeps nothing else alive. */
-function destroyOnError(socket: Socket): void {
-  onEvent(socket, 'error', () => socket.destroy());
-}
-
-/** The clients of connections that come from balancers. */
+/** The clients of connections that come from balancers, whose header it removes before HTTP or TLS reads a byte. */
 export class ProxyProtocolPeers {
   readonly #from: IpRanges;
   readonly #isTls: boolean;
@@ -211,6 +185,31 @@ export class ProxyProtocolPeers {
 export function toConnectionKey({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }
+
+/** The listener keeps nothing else alive. */
+function destroyOnError(socket: Socket): void {
+  onEvent(socket, 'error', () => socket.destroy());
+}
+
+/** The result for the bytes so far. */
+type ProxyHeaderResult =
+  | { readonly kind: 'incomplete' }
+  | { readonly kind: 'invalid'; readonly detail: string }
+  /** `source`: the address of the client; undefined if the balancer speaks for itself (health checks). */
+  | { readonly kind: 'parsed'; readonly source: string | undefined; readonly length: number };
+
+const V1_START = Buffer.from('PROXY ');
+const MAX_V1_BYTES = 107;
+const V1_LINE = /^PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN(?: .*)?)$/;
+const MAX_PORT = 65_535;
+const V2_START = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
+const V2_HEAD_BYTES = 16;
+/** Addresses and the TLVs that balancers add: far below the maximum of the length field. */
+const MAX_V2_BYTES = 4_096;
+const COMMAND = { local: 0x20, proxy: 0x21 } as const;
+const FAMILY = { unspecified: 0x00, tcp4: 0x11, tcp6: 0x21 } as const;
+
+const INCOMPLETE = { kind: 'incomplete' } as const;
 
 /** Parses the first bytes of a connection. */
 export function parseProxyHeader(bytes: Buffer): ProxyHeaderResult {

@@ -1,5 +1,4 @@
-/** An HTTP/2 stream with the interface of node:http's response. */
-
+/** An HTTP/2 stream with the interface of node:http's response, and the budget of streams that a client may have rejected. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
@@ -211,8 +210,6 @@ function toHeaders(fields: readonly string[]): OutgoingHttpHeaders {
   return headers;
 }
 
-// Limits the HTTP/2 streams of one client that are rejected, or that it gives up.
-
 /** So many streams a client may have rejected at once, and per second after that. A stream costs a quarter to a half of a millisecond. */
 const BURST = 1_000;
 const PER_SECOND = 500;
@@ -227,6 +224,7 @@ interface RejectionBudget {
 }
 
 /**
+ * Limits the streams of one client that are rejected, or that it gives up.
  * A connection can open 100 streams with one small packet, as compression makes hundreds of fields a byte each, and all connections of a
  * client together thousands. In HTTP/1.1 each connection has one request at a time, so the limit on connections is enough.
  */

@@ -245,44 +245,6 @@ function toFields(raw: RawHeaders, authority: string | undefined): string[] {
   return fields;
 }
 
-// Limits the unfinished streams of all HTTP/2 connections of a port.
-
-/** A stream with its request and response. */
-interface StreamParts {
-  readonly stream: ServerHttp2Stream;
-  readonly source: Upload;
-  readonly body: Pick<Holder, 'network'>;
-  readonly response: TrackedResponse;
-  /** The size of the fields as RFC 9113 §6.5.2 counts it. */
-  readonly headBytes: number;
-  readonly fieldLines: number;
-}
-
-type StreamMemory = Pick<MemoryPressure, 'isTight' | 'onBytes' | 'onGarbage'>;
-
-class UnfinishedStream implements Holder, ListElement {
-  readonly startedAt: Milliseconds;
-  readonly parts: StreamParts;
-  readonly bytes: number;
-  listIndex: number | undefined;
-
-  constructor(startedAt: Milliseconds, parts: StreamParts) {
-    this.startedAt = startedAt;
-    this.parts = parts;
-    this.bytes = STREAM_BYTES + parts.headBytes + parts.fieldLines * FIELD_BYTES;
-  }
-
-  get network(): string {
-    return this.parts.body.network;
-  }
-
-  /** Nothing unless the stream waits for its client: to take the end of the response, or to send the rest of the body. Other streams are not ended. */
-  get held(): number {
-    const { source, response } = this.parts;
-    return response.writableEnded || (source.declaredLength !== 0 && !source.isComplete) ? this.bytes : 0;
-  }
-}
-
 /** The memory of a stream with its request and response, without the fields. */
 const STREAM_BYTES = 8 * 1024;
 /** The memory of a field in addition to its name and value. */
@@ -291,7 +253,7 @@ const FIELD_BYTES = 256;
 const KEPT_WHILE_TIGHT = 1 / 8;
 
 /**
- * Each stream takes kilobytes of the heap. A connection can have 100 of them, and a client that takes no response keeps each until
+ * Limits the unfinished streams of all HTTP/2 connections of a port. Each stream takes kilobytes of the heap. A connection can have 100 of them, and a client that takes no response keeps each until
  * `sendTimeout`, also those that were rejected, which no limit on requests counts. In HTTP/1.1, the limit on connections is enough.
  */
 export class Http2Streams {
@@ -341,5 +303,41 @@ export class Http2Streams {
     this.#streams.remove(stream);
     this.#count--;
     this.#bytes -= stream.bytes;
+  }
+}
+
+type StreamMemory = Pick<MemoryPressure, 'isTight' | 'onBytes' | 'onGarbage'>;
+
+/** A stream with its request and response. */
+interface StreamParts {
+  readonly stream: ServerHttp2Stream;
+  readonly source: Upload;
+  readonly body: Pick<Holder, 'network'>;
+  readonly response: TrackedResponse;
+  /** The size of the fields as RFC 9113 §6.5.2 counts it. */
+  readonly headBytes: number;
+  readonly fieldLines: number;
+}
+
+class UnfinishedStream implements Holder, ListElement {
+  readonly startedAt: Milliseconds;
+  readonly parts: StreamParts;
+  readonly bytes: number;
+  listIndex: number | undefined;
+
+  constructor(startedAt: Milliseconds, parts: StreamParts) {
+    this.startedAt = startedAt;
+    this.parts = parts;
+    this.bytes = STREAM_BYTES + parts.headBytes + parts.fieldLines * FIELD_BYTES;
+  }
+
+  get network(): string {
+    return this.parts.body.network;
+  }
+
+  /** Nothing unless the stream waits for its client: to take the end of the response, or to send the rest of the body. Other streams are not ended. */
+  get held(): number {
+    const { source, response } = this.parts;
+    return response.writableEnded || (source.declaredLength !== 0 && !source.isComplete) ? this.bytes : 0;
   }
 }

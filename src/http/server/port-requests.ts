@@ -273,15 +273,15 @@ function toHeadBytes(rawHeaders: readonly string[]): number {
   return rawHeaders.reduce((bytes, text) => bytes + FIELD_BYTES + text.length, 0);
 }
 
-// Keeps the bytes that arrive on a connection while a request waits on it. Node's parser would build a message for each request in them, and a
-// connection that is not read shows neither its end nor a reset.
-
 /** In bytes; what a connection has sent beyond it stays in the kernel. */
 const MAX_HELD = 64 * 1024;
 /** The most bytes of one read more. */
 const MAX_CAPACITY = 2 * MAX_HELD;
 
-/** The bytes of one connection. */
+/**
+ * Keeps the bytes that arrive on a connection while a request waits on it. Node's parser would build a message for each request in them, and a
+ * connection that is not read shows neither its end nor a reset.
+ */
 class HeldBytes {
   readonly #socket: Socket;
   readonly #connection: WaitingConnection;

@@ -1,4 +1,4 @@
-/** Reads a request body once, into one Buffer: limited in size, rate and in the memory of all requests together. */
+/** Reads a request body once: into one Buffer, limited in size, rate and in the memory of all requests together, or as a stream. */
 import { freeChunk, GrowingBuffer } from '../../core/buffers.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import { toClientNetwork } from '../../core/ip-address.ts';
@@ -259,9 +259,7 @@ function toRefusal(reason: Reason): Refusal {
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason, { stage: 'content' });
 }
 
-// Streams a request body: limited in rate, not in size, and with only a few chunks in memory.
-
-/** The body of a request, as a stream. */
+/** The body of a request as a stream: limited in rate, not in size, and with only a few chunks in memory. */
 class IncomingStream implements BodyStream, BodyInProgress {
   readonly length: number | undefined;
   readonly isBuffered = false;

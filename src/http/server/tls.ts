@@ -1,4 +1,4 @@
-/** TLS on the data port: certificates by server name, reloaded when their files change, and checked before use. */
+/** TLS on the data port: certificates by server name and revocation lists, reloaded when their files change, and checked before use. */
 import { constants, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
 import { readElement } from '../../core/bytes.ts';
@@ -195,9 +195,7 @@ function tryContext(settings: TlsSettings, index: number): string | undefined {
   }
 }
 
-// Reads certificate revocation lists (RFC 5280 §5): their issuers and validity periods.
-
-/** One list in a file. */
+/** A certificate revocation list (RFC 5280 §5) of a file. */
 interface Crl {
   readonly pem: string;
   /** The name of the CA, in DER. */
