@@ -1,4 +1,4 @@
-/** Passes on the admitted requests of the forward proxy: to their destinations, or through tunnels. */
+/** The forward proxy: where its clients may connect, how it passes on admitted requests or opens tunnels, and its metrics. */
 import type { Socket } from 'node:net';
 import type { Registry } from '@prometheus-io/client';
 import type { Admitted } from '../../core/admitted.ts';
@@ -21,35 +21,6 @@ import type { Passed } from '../pipeline/record.ts';
 import { ClientReads, type Forwarder, type ReadLimits } from '../upstream/forwarder.ts';
 import { addFraming, addTrace } from '../upstream/headers.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
-
-// Checks the destination of a forward proxy request: first by the allow-list, then by every address that the name resolves to.
-
-/** Builds the gate. It runs after the password check: unauthenticated clients cause no DNS queries. */
-export function createDestinationGate(options: {
-  readonly rules: readonly DestinationRule[];
-  /** Rejects addresses that are not on the public internet. */
-  readonly denyPrivate: boolean;
-  readonly resolve: Resolve;
-  /** The gate's own ports, which are rejected even if the list allows them. */
-  readonly own: OwnPorts;
-}): DestinationGate {
-  const findProblem = options.denyPrivate ? compileAddressRules(PUBLIC_ONLY) : () => undefined;
-  return {
-    async check({ destination }) {
-      if (destination === undefined) throw new Error('only the forward proxy has destinations');
-      const rule = findDestinationRule(options.rules, destination);
-      if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
-      const found = await resolveChecked(destination.host, options.resolve, findProblem);
-      if ('addresses' in found) {
-        if (found.addresses.some((address) => options.own.has(address, destination.port)))
-          return refuse('destination_denied', 'destination_not_allowed', "the destination is one of sidegate's own ports");
-        return { rule: rule.text, addresses: found.addresses };
-      }
-      if (found.problem === 'forbidden') return refuse('destination_denied', 'destination_not_public', found.detail);
-      return refuse('upstream_unreachable', 'upstream_connect', { detail: found.detail, stage: 'app' });
-    },
-  };
-}
 
 const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
   allow: ['CONNECT', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
@@ -156,37 +127,44 @@ export class EgressProxy {
   }
 }
 
-// The metrics of the forward proxy.
-
-/** The metrics. */
-export interface ProxyMetrics {
-  /** Counts the bytes of a finished tunnel or request; `rule`: the name of the rule that allowed it. */
-  proxyBytes(rule: string, totals: { readonly bytesSent: number; readonly bytesReceived: number }): void;
-}
-
-/** Registers the metrics. */
-export function createProxyMetrics(registers: Registry[]): ProxyMetrics {
-  const proxyBytes = new CounterFamily({
-    name: 'sidegate_proxy_bytes_total',
-    help: 'Bytes through the forward proxy: of tunnels, and the bodies of other requests and responses; by the rule that allowed them.',
-    labelNames: ['rule', 'direction'],
-    registers,
-  });
+/**
+ * Builds the gate that checks the destination: first by the allow-list, then by every address that the name resolves to. It runs after the
+ * password check: unauthenticated clients cause no DNS queries.
+ */
+export function createDestinationGate(options: {
+  readonly rules: readonly DestinationRule[];
+  /** Rejects addresses that are not on the public internet. */
+  readonly denyPrivate: boolean;
+  readonly resolve: Resolve;
+  /** The gate's own ports, which are rejected even if the list allows them. */
+  readonly own: OwnPorts;
+}): DestinationGate {
+  const findProblem = options.denyPrivate ? compileAddressRules(PUBLIC_ONLY) : () => undefined;
   return {
-    proxyBytes(rule, { bytesSent, bytesReceived }) {
-      proxyBytes.series(rule, 'sent').add(bytesSent);
-      proxyBytes.series(rule, 'received').add(bytesReceived);
+    async check({ destination }) {
+      if (destination === undefined) throw new Error('only the forward proxy has destinations');
+      const rule = findDestinationRule(options.rules, destination);
+      if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
+      const found = await resolveChecked(destination.host, options.resolve, findProblem);
+      if ('addresses' in found) {
+        if (found.addresses.some((address) => options.own.has(address, destination.port)))
+          return refuse('destination_denied', 'destination_not_allowed', "the destination is one of sidegate's own ports");
+        return { rule: rule.text, addresses: found.addresses };
+      }
+      if (found.problem === 'forbidden') return refuse('destination_denied', 'destination_not_public', found.detail);
+      return refuse('upstream_unreachable', 'upstream_connect', { detail: found.detail, stage: 'app' });
     },
   };
 }
-
-// Builds the header fields that the forward proxy sends to a destination: the client's, without hop-by-hop fields.
 
 /** Fields that are rewritten; Expect was already handled by the gate. */
 const REWRITTEN = new Set(['host', 'via', 'content-length', 'expect', 'max-forwards']);
 const HTTP_PORT = 80;
 
-/** Forwards the fields meant for the origin, such as Authorization (RFC 9110 §11.6.2), and reveals nothing about the client. */
+/**
+ * Builds the header fields for a destination: the client's, without hop-by-hop fields. Forwards those meant for the origin, such as
+ * Authorization (RFC 9110 §11.6.2), and reveals nothing about the client.
+ */
 export class ProxyHeaderPolicy {
   readonly #pseudonym: string;
   readonly #trustsTraces: boolean;
@@ -226,8 +204,6 @@ function parseMaxForwards(method: string, value: string | undefined): number | u
   return Number(value);
 }
 
-// Relays bytes between a client and a destination until either closes, both are idle, or the maximum duration is reached.
-
 /** How long a tunnel may last. */
 interface TunnelLimits {
   /** How slowly the client may take what is sent to it. */
@@ -244,7 +220,10 @@ interface TunnelTotals {
 
 const SWEEP_MS = 1_000;
 
-/** Resolves when the tunnel is over. `content`: what the client sends; `client`: writes to it. */
+/**
+ * Relays bytes between a client and a destination until either closes, both are idle, or the maximum duration is reached. Resolves when the
+ * tunnel is over. `content`: what the client sends; `client`: writes to it.
+ */
 export function relayTunnel(
   client: UpgradeRequest,
   content: BodyStream,
@@ -295,4 +274,26 @@ export function relayTunnel(
       fail: () => server.destroy(),
     });
   });
+}
+
+/** The metrics of the forward proxy. */
+export interface ProxyMetrics {
+  /** Counts the bytes of a finished tunnel or request; `rule`: the name of the rule that allowed it. */
+  proxyBytes(rule: string, totals: { readonly bytesSent: number; readonly bytesReceived: number }): void;
+}
+
+/** Registers the metrics. */
+export function createProxyMetrics(registers: Registry[]): ProxyMetrics {
+  const proxyBytes = new CounterFamily({
+    name: 'sidegate_proxy_bytes_total',
+    help: 'Bytes through the forward proxy: of tunnels, and the bodies of other requests and responses; by the rule that allowed them.',
+    labelNames: ['rule', 'direction'],
+    registers,
+  });
+  return {
+    proxyBytes(rule, { bytesSent, bytesReceived }) {
+      proxyBytes.series(rule, 'sent').add(bytesSent);
+      proxyBytes.series(rule, 'received').add(bytesReceived);
+    },
+  };
 }

@@ -1,6 +1,7 @@
 /**
- * Reads the original request from the auth request of a proxy. Proxies forward their clients' own fields beside the ones that they
- * set, so contradicting fields are rejected, and so are missing ones: a client could supply them.
+ * Handles auth requests of the forward-auth endpoint: accepts trusted callers only, and reads the original request from their headers. Proxies
+ * forward their clients' own fields beside the ones that they set, so contradicting fields are rejected, and so are missing ones: a client could
+ * supply them.
  */
 
 import { findProxyClaim, isOwnField, isProtectedField } from '../../core/field-policy.ts';
@@ -13,8 +14,6 @@ import { createForwardedForReader } from '../../http/server/client-address.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
 import type { RequestHandler } from '../../http/server/server.ts';
 import { isRelayedUpgrade } from '../../http/server/upgrade.ts';
-
-// Handles auth requests of the forward-auth endpoint: accepts trusted callers only, and reads the original request from their headers.
 
 /** The trusted callers and proxies. */
 interface AuthRequestRules {
@@ -226,9 +225,7 @@ function unclear(detail: string): Refusal {
   return refuse('original_request_unclear', 'original_request', detail);
 }
 
-// Reads what Forwarded (RFC 7239) says about a request, if all apps read the same.
-
-/** Every host and every scheme that an app may read from it. */
+/** Every host and every scheme that an app may read from Forwarded (RFC 7239). */
 interface Forwarded {
   readonly hosts: readonly string[];
   readonly schemes: readonly string[];

@@ -1,5 +1,4 @@
 /** Writes refusals to the sender, as problem details (RFC 9457) that reveal nothing to an attacker. */
-
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../core/clock.ts';
@@ -8,29 +7,6 @@ import type { ClientResponse } from '../../core/request.ts';
 import { runNextTurn, runTimer } from '../../core/safe-events.ts';
 import { ClientErrors } from '../../http/server/client-errors.ts';
 import { closeAfterResponse } from '../../http/server/linger.ts';
-
-// Runs actions together at the end of a turn of the event loop.
-
-/**
- * Collects actions of one turn. Responses that are written one after the other wake their receiver once; written when each is ready, each
- * can find the receiver asleep again. In a flood of forged deliveries, that took half of the CPU of each (bench/run.ts, scenario `forged`).
- * It bypasses no limit: a connection has one response at a time, and requests that wait behind it are counted (PortRequests).
- */
-export class TurnEnd {
-  #actions: (() => void)[] = [];
-
-  /** Runs `action` at the end of this turn, in the order of the calls; an exception in it is reported. */
-  add(action: () => void): void {
-    if (this.#actions.length === 0) runNextTurn(() => this.#run());
-    this.#actions.push(action);
-  }
-
-  #run(): void {
-    const actions = this.#actions;
-    this.#actions = [];
-    for (const action of actions) runTimer(action);
-  }
-}
 
 /** The context of a refusal's response. */
 interface RefusalContext {
@@ -150,4 +126,25 @@ function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalCont
   const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
   if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));
   return head;
+}
+
+/**
+ * Runs actions together at the end of a turn of the event loop. Responses that are written one after the other wake their receiver once; written when each is ready, each
+ * can find the receiver asleep again. In a flood of forged deliveries, that took half of the CPU of each (bench/run.ts, scenario `forged`).
+ * It bypasses no limit: a connection has one response at a time, and requests that wait behind it are counted (PortRequests).
+ */
+export class TurnEnd {
+  #actions: (() => void)[] = [];
+
+  /** Runs `action` at the end of this turn, in the order of the calls; an exception in it is reported. */
+  add(action: () => void): void {
+    if (this.#actions.length === 0) runNextTurn(() => this.#run());
+    this.#actions.push(action);
+  }
+
+  #run(): void {
+    const actions = this.#actions;
+    this.#actions = [];
+    for (const action of actions) runTimer(action);
+  }
 }

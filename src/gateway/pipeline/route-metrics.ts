@@ -1,4 +1,4 @@
-/** The metrics of a route's requests. */
+/** The metrics of routes: of their requests, and of their claims, order and capacity. */
 import { Gauge, type Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
@@ -251,7 +251,7 @@ const BY_PASSWORD: readonly (readonly [DecisionLabel, Reason])[] = [
   ['deny', 'banned'],
 ];
 
-// The metric families of routes: name, help, labels and buckets.
+// The metric families of requests: name, help, labels and buckets.
 
 /** Seconds, based on OpenTelemetry's recommendation for HTTP: fast apps, and the timeouts of senders. */
 const HTTP_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10];
@@ -354,7 +354,7 @@ function createStateFamilies(registers: Registry[]) {
 /** The metric families with a route label. */
 type RouteFamilies = ReturnType<typeof createRouteFamilies>;
 
-// The metrics of claims, ordering and capacity.
+// The metrics of claims, order and capacity.
 
 /** How a dedup operation ended. */
 export const DEDUP_OUTCOMES = [

@@ -194,8 +194,8 @@ function toHostName(host: string | undefined): string | undefined {
   return host.slice(0, end).toLowerCase();
 }
 
-// Finds requests that an app could interpret as ones of another route than the router chose. The router compares paths byte for
-// byte, but the app behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` protects.
+// Requests that an app could interpret as ones of another route than the router chose. The router compares paths byte for byte, but the app
+// behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` protects.
 
 /** The properties of a group that are computed when the table is built. */
 interface PathSafety<Route extends Routable> {

@@ -87,7 +87,7 @@ export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: 
   };
 }
 
-// Relays a response from the app to the sender.
+// The response from the app to the sender.
 
 /** All other failures: no connection could be opened. */
 const REFUSALS: Readonly<Partial<Record<FailureKind, readonly [RejectionCode, Reason]>>> = {
@@ -356,8 +356,6 @@ function findGrantedProtocol(headers: RawHeaders, asked: string): string | undef
   return granted.length === 1 && names.some((name) => name.trim() === protocol?.toLowerCase()) ? protocol : undefined;
 }
 
-// Bounds how slowly a client may read what it is sent: a response, or the bytes of an upgraded connection or a tunnel.
-
 /** The minimum rate at which a client must read. */
 export interface ReadLimits {
   /** The maximum time without any progress. */
@@ -369,7 +367,7 @@ export interface ReadLimits {
   readonly onStall: () => void;
 }
 
-/** The reads of one client. */
+/** Bounds how slowly one client may read what it is sent: a response, or the bytes of an upgraded connection or a tunnel. */
 export class ClientReads {
   readonly #limits: ReadLimits;
   readonly #client: PauseOwner;

@@ -1,5 +1,7 @@
-/** Builds the request header for the app: removes everything that a client must not set, then adds sidegate's own fields. */
-
+/**
+ * Builds the request header for the app: removes everything that a client must not set, then adds sidegate's own fields. Also the response header
+ * for the sender: the app's, without hop-by-hop fields and fields that could disable the sender.
+ */
 import type { Admitted } from '../../core/admitted.ts';
 import {
   decideFieldAction,
@@ -22,7 +24,7 @@ export function findMethodOverride({ names }: HeaderFields): string | undefined 
   return names.find((name) => isMethodOverride(toFoldedName(name)));
 }
 
-/** Decides which fields of a client are forwarded. */
+/** Builds the request header of a route. */
 export class HeaderPolicy {
   readonly #context: HeaderContext;
   readonly #findAction: (name: string) => FieldAction;
@@ -141,9 +143,9 @@ function requiresBody(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
 }
 
-// Writes the trace context of a request for the next hop (W3C Trace Context §3.2, §3.3).
-
-/** Adds the field lines as raw pairs. The caller must have removed the client's own fields. */
+/**
+ * Adds the trace context for the next hop (W3C Trace Context §3.2, §3.3), as raw pairs. The caller must have removed the client's own fields.
+ */
 export function addTrace(out: string[], trace: RequestTrace | undefined): void {
   if (trace === undefined) return;
   const { traceId, appParentId: parentId, flags, tracestate } = trace;
@@ -151,7 +153,7 @@ export function addTrace(out: string[], trace: RequestTrace | undefined): void {
   if (tracestate !== undefined) out.push('tracestate', tracestate);
 }
 
-// Builds the response header for the sender: the app's, without hop-by-hop fields and fields that could disable the sender.
+// The response header.
 
 /** What to do with a field of the app. */
 type ResponseFieldAction = 'pass' | 'drop' | 'length' | 'connection';

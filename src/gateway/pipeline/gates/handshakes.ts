@@ -1,5 +1,4 @@
-/** Responds to unsigned handshakes, by which a sender verifies that the URL belongs to its receiver; they have their own secret. */
-
+/** Responds to handshakes, by which a sender verifies that the URL belongs to its receiver: unsigned ones, which have their own secret, and signed ones. */
 import { type GateDecision, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
 import type { Secret } from '../../../core/secret.ts';
@@ -16,7 +15,7 @@ import type { HeadGate, VerifiedEventGate } from './gate.ts';
 
 const HAS_CONTENT = 'the request has content';
 
-/** Runs before the content gate, whose rules apply to deliveries. */
+/** For unsigned handshakes. Runs before the content gate, whose rules apply to deliveries. */
 export function createOpenHandshakeGate(
   { open, openBody }: Handshake,
   ring: KeyRing,
@@ -70,9 +69,7 @@ async function readNoContent(refusal: Refusal, body: ParsedHead['body']): Promis
   return content.code === 'body_too_large' ? decline(HAS_CONTENT) : content;
 }
 
-// Responds to signed handshakes, by which a sender verifies that the URL belongs to its receiver; claims no id for them.
-
-/** Runs on verified events only, so that untrusted clients get nothing signed. */
+/** For signed handshakes. Runs on verified events only, so that untrusted clients get nothing signed, and claims no ID. */
 export function createSignedHandshakeGate(respond: SignedHandshake, ring: KeyRing): VerifiedEventGate {
   return {
     check({ body, keyName }, { headers, receivedAt }) {
