@@ -1,11 +1,9 @@
-/** The SeenIds of one process: bounded, and no ID is forgotten before its expiry. */
+/** The SeenIds and NewestVersions of one process: bounded, and nothing is forgotten before its expiry. */
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from './newest-versions.ts';
 import { type ClaimRequest, type ClaimResult, type Forgotten, type SeenIds, StoreUnavailable } from './seen-ids.ts';
 
-// A bounded map whose entries expire; no entry is removed before its expiry.
-
-/** An entry of the map. */
+/** An entry of an `ExpiringMap`. */
 interface Expiring {
   /** Monotonic time from which the entry counts as absent. It must not change: `put` another entry instead. */
   readonly expiresAt: Milliseconds;
@@ -21,7 +19,10 @@ interface MapBounds {
 /** Expired entries are removed with up to this delay. The delay affects only memory: `get` never returns an expired entry. */
 const BUCKET_MS = 1_000;
 
-/** Keys are kept in buckets by the second of their expiry, so that no operation iterates over all entries. */
+/**
+ * A bounded map whose entries expire; no entry is removed before its expiry. Keys are kept in buckets by the second of their expiry, so that no
+ * operation iterates over all entries.
+ */
 export class ExpiringMap<Entry extends Expiring> {
   readonly #clock: Clock;
   readonly #bounds: MapBounds;
@@ -111,6 +112,8 @@ function toBucket(at: Milliseconds): number {
   return Math.floor(at / BUCKET_MS);
 }
 
+// Dedup.
+
 interface SeenEntry {
   readonly isHandled: boolean;
   readonly token: string;
@@ -179,7 +182,7 @@ class MemorySeenIds implements SeenIds {
   }
 }
 
-// The NewestVersions of one process: bounded, and no version is forgotten before its expiry.
+// Order.
 
 interface Newest {
   readonly version: string;

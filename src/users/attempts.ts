@@ -1,4 +1,4 @@
-/** Limits password guesses: a key with too many failed attempts within a window is banned. */
+/** Limits password guesses: a key with too many failed attempts within a window is banned. Counts in the shared store or in this process. */
 import type { Clock, Milliseconds } from '../core/clock.ts';
 
 /** How many attempts are allowed. */
@@ -98,8 +98,6 @@ export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { read
   };
 }
 
-// Attempts of one process, in bounded memory: a flood of addresses or user names never ends a ban early.
-
 interface FailureCount {
   failures: number;
   /** End of the window, or of the ban. */
@@ -110,7 +108,7 @@ interface FailureCount {
 const FULL_RETRY_MS: Milliseconds = 1_000;
 
 /**
- * Creates the counters. At `maxKeys`, a new key replaces the least recently used counter, never a ban. If all keys are banned,
+ * Creates the counters of one process, in bounded memory: a flood of addresses or user names never ends a ban early. At `maxKeys`, a new key replaces the least recently used counter, never a ban. If all keys are banned,
  * attempts of new keys are rejected: dropping a ban would allow unlimited guesses. `onFull` reports that.
  */
 export function createMemoryAttempts(clock: Clock, maxKeys: number, onFull?: () => void): Attempts {

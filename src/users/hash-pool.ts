@@ -164,9 +164,10 @@ function endThread(worker: Worker | undefined): void {
   if (worker !== undefined) runDetached(worker.terminate());
 }
 
-// A queue in which groups take turns, such as realms and their client networks: one with many entries delays only its own.
-
-/** Groups may contain groups. All paths must have the same length. */
+/**
+ * A queue in which groups take turns, such as realms and their client networks: one with many entries delays only its own. Groups may contain
+ * groups. All paths must have the same length.
+ */
 class HashQueue<Entry> {
   /** The next one first. */
   readonly #groups = new Map<string, HashQueue<Entry>>();
@@ -233,7 +234,7 @@ class HashQueue<Entry> {
   }
 }
 
-// Bounds the memory of password hashing: each thread needs a fixed amount, plus the memory of the hash.
+// The memory of password hashing: each thread needs a fixed amount, plus the memory of the hash.
 
 /** The stack, heap and code of one thread: the measured growth of the process per thread, minus the memory of its hash (docs/adr/0006). */
 const THREAD_BYTES: Bytes = 16 * 1024 * 1024;

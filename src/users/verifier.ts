@@ -1,4 +1,4 @@
-/** Verifies user names and passwords: from the cache, or by hashing off the event loop. */
+/** Verifies user names and passwords: from a cache of valid ones, or by hashing off the event loop. */
 import { createSecretKey, randomBytes } from 'node:crypto';
 import type { Bytes } from '../core/bytes.ts';
 import { type CancelTimer, type Clock, type Milliseconds, within } from '../core/clock.ts';
@@ -262,8 +262,6 @@ export class PasswordVerifier {
   }
 }
 
-// Caches which client networks sent which valid passwords, so that a browser's hundred requests cost one hash.
-
 /** Bounds of the cache. */
 interface VerifiedCacheOptions {
   /** How long a password is not hashed again; 0: it is hashed for each request. */
@@ -302,7 +300,7 @@ const MAX_PROOFS = 2;
 const MAX_MISSES = 100;
 
 /**
- * Caches only positive results, bounded, and stores no passwords: digests are HMACs with a random key of this process. When the cache
+ * Caches which client networks sent which valid passwords, so that a browser's hundred requests cost one hash. Only positive results, bounded, and stores no passwords: digests are HMACs with a random key of this process. When the cache
  * is full, it evicts an entry of the network with more entries, so that one client cannot evict the entries of all others.
  */
 export class VerifiedCache {

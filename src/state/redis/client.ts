@@ -2,14 +2,11 @@
  * Opens the ioredis client for a topology, with defaults for a hot path: no queueing, and all waits are bounded. Calls to a Cluster are not
  * pipelined: ioredis follows the redirections of a pipeline only if all of its commands fail with the same text.
  */
-
 import type { ConnectionOptions } from 'node:tls';
 import { Cluster, Redis } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
-
-// The connection settings of the shared store, with files and environment variables already read.
 
 /** A Redis node. */
 export interface RedisNode {
@@ -37,7 +34,7 @@ export interface RedisTls {
   readonly serverName?: string;
 }
 
-/** All connection settings. */
+/** The connection settings of the shared store, with files and environment variables already read. */
 export interface RedisStoreOptions {
   readonly topology: RedisTopology;
   readonly username?: string;

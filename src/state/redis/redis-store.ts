@@ -324,7 +324,7 @@ function toMap(flat: readonly unknown[]): Map<string, string> {
   return map;
 }
 
-// Describes a failure of Redis for the operator: which store, at which address, since when and why.
+// A failure of Redis, as the operator sees it: which store, at which address, since when and why.
 
 /** A store that is down. */
 export interface StoreOutage {

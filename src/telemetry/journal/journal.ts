@@ -251,9 +251,6 @@ function isMatch(line: RequestLine, { route, code, reason, requestId }: JournalQ
   );
 }
 
-// Keeps texts in the order in which they were added, as UTF-8 outside the heap of JavaScript. Objects that each request adds, and that live
-// for many requests, would be moved by every garbage collection: 5 µs for each delivery (bench/builds.ts).
-
 const SEGMENT_BYTES = 65_536;
 /** The most bytes of UTF-8 for a code unit of UTF-16. */
 const MAX_BYTES_PER_UNIT = 3;
@@ -265,7 +262,11 @@ interface Segment {
   kept: number;
 }
 
-/** A ring buffer of a fixed number of texts. Remove the oldest before another one would exceed the size. */
+/**
+ * A ring buffer of a fixed number of texts, as UTF-8 outside the heap of JavaScript. Objects that each request adds, and that live for many
+ * requests, would be moved by every garbage collection: 5 µs for each delivery (bench/builds.ts). Remove the oldest before another one would
+ * exceed the size.
+ */
 export class TextRing {
   readonly size: number;
   /** Where each text is. */

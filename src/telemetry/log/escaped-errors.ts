@@ -1,5 +1,4 @@
 /** Logs and counts exceptions that nothing handled (core/safe-events.ts). */
-
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Registry } from '@prometheus-io/client';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
@@ -7,28 +6,6 @@ import { toErrorSummary } from '../../core/errors.ts';
 import { ESCAPED_ERRORS, type EscapedError } from '../../core/safe-events.ts';
 import { CounterFamily } from '../metrics/series.ts';
 import type { Logger } from './logger.ts';
-
-// The metrics of exceptions that nothing handled.
-
-/** Where an unhandled exception was caught. */
-export const ESCAPE_SCOPES = ['guarded', 'process'] as const;
-export type EscapeScope = (typeof ESCAPE_SCOPES)[number];
-
-export interface EscapedErrorMetrics {
-  escapedError(scope: EscapeScope): void;
-}
-
-/** Registers the metrics. */
-export function createEscapedErrorMetrics(registers: Registry[]): EscapedErrorMetrics {
-  const escapedErrors = new CounterFamily({
-    name: 'sidegate_escaped_errors_total',
-    help: 'Unhandled exceptions. Each is a bug in sidegate. `guarded`: closed at most one connection. `process`: stops the process.',
-    labelNames: ['scope'],
-    registers,
-  });
-  for (const scope of ESCAPE_SCOPES) escapedErrors.series(scope);
-  return { escapedError: (scope) => escapedErrors.series(scope).add() };
-}
 
 /** Log lines per interval: a single bug can throw on every request. */
 const MAX_LINES = 10;
@@ -61,4 +38,25 @@ export function watchEscapedErrors({
   return () => {
     unsubscribe(ESCAPED_ERRORS, onEscaped);
   };
+}
+
+/** Where an unhandled exception was caught. */
+export const ESCAPE_SCOPES = ['guarded', 'process'] as const;
+export type EscapeScope = (typeof ESCAPE_SCOPES)[number];
+
+/** The metrics of exceptions that nothing handled. */
+export interface EscapedErrorMetrics {
+  escapedError(scope: EscapeScope): void;
+}
+
+/** Registers the metrics. */
+export function createEscapedErrorMetrics(registers: Registry[]): EscapedErrorMetrics {
+  const escapedErrors = new CounterFamily({
+    name: 'sidegate_escaped_errors_total',
+    help: 'Unhandled exceptions. Each is a bug in sidegate. `guarded`: closed at most one connection. `process`: stops the process.',
+    labelNames: ['scope'],
+    registers,
+  });
+  for (const scope of ESCAPE_SCOPES) escapedErrors.series(scope);
+  return { escapedError: (scope) => escapedErrors.series(scope).add() };
 }

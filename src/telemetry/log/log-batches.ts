@@ -1,5 +1,4 @@
-/** Writes log lines to a file descriptor in batches, off the event loop, with a bounded buffer. */
-
+/** Writes log lines to a file descriptor in batches, off the event loop, with a bounded buffer; as JSON, or as text for people. */
 import fs from 'node:fs';
 import { type DestinationStream, destination as openDestination } from 'pino';
 import { type CancelTimer, type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
@@ -131,14 +130,12 @@ function failOnce(flushSync: () => void): void {
   if (failure !== undefined) throw failure.error;
 }
 
-// Formats lines of the log for people.
-
 const TIME_START = 'YYYY-MM-DDT'.length;
 const TIME_END = TIME_START + 'HH:MM:SS'.length;
 const LEVEL_WIDTH = 5;
 const HEX = 16;
 
-/** `21:30:05 info  request route=stripe status=200 …` for each line of JSON; times are in UTC. */
+/** Formats lines for people: `21:30:05 info  request route=stripe status=200 …` for each line of JSON; times are in UTC. */
 export function toTextLines(lines: string): string {
   return lines.replace(/[^\n]+/g, toTextLine);
 }

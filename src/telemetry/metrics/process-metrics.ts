@@ -1,4 +1,4 @@
-/** Metrics of the process and its build: only those that operators use, because each line counts against the gate's budget of series. */
+/** The process: its metrics and its build, only those that operators use, because each line counts against the gate's budget of series; and its event loop. */
 
 import { collectDefaultMetrics, Gauge, type Registry } from '@prometheus-io/client';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
@@ -48,15 +48,16 @@ export function createBuildInfo(registers: Registry[], version: string, revision
   }).set({ version, revision, node: process.versions.node }, 1);
 }
 
-// Detects a blocked event loop: a process whose timers are late for long cannot serve, even if it still responds now and then.
-
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
 /** Longer than an occasional full garbage collection or CPU throttling. */
 const LATE_MS: Milliseconds = 1_000;
 /** A few long pauses do not justify a restart: the machine was suspended or is busy, and a restart would add load. */
 export const STUCK_AFTER_MS: Milliseconds = 30_000;
 
-/** Runs a timer every second and measures how late it fires. */
+/**
+ * Detects a blocked event loop: a process whose timers are late for long cannot serve, even if it still responds now and then. Runs a timer every
+ * second and measures how late it fires.
+ */
 export class EventLoopMonitor {
   readonly #clock: Clock;
   readonly #stop: CancelTimer;

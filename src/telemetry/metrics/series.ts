@@ -379,8 +379,7 @@ export class PerRoute<Labels extends RouteIdentity, Series extends RouteSeries<L
   }
 }
 
-// Label values of HTTP requests: no untrusted input can add a series.
-
+/** No untrusted input can add a series. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'CONNECT']);
 
 /** The method, or `_OTHER`: clients can send any token as the method. */

@@ -194,7 +194,7 @@ function toNanoseconds(at: number): string {
   return `${Math.round(at * 1_000)}000`;
 }
 
-// Posts one export to a collector (OTLP/HTTP): with a timeout and a limit on the response size, without following redirects.
+// One export (OTLP/HTTP): with a timeout and a limit on the response size, without following redirects.
 
 /** The outcome of one export. */
 type PostResult =

@@ -1,4 +1,4 @@
-/** Parses and formats `traceparent` (W3C Trace Context, level 2): the trace of a message, and the span that sent it. */
+/** Reads and writes the trace context of a message (W3C Trace Context, level 2): `traceparent`, its trace and the span that sent it, and `tracestate`. */
 import { type Characters, trimEnds } from '../../core/text.ts';
 
 /** A valid `traceparent`. */
@@ -40,7 +40,7 @@ export function formatTraceparent({ traceId, parentId, flags }: TraceParent): st
   return `00-${traceId}-${parentId}-0${flags}`;
 }
 
-// Parses `tracestate` (W3C Trace Context §3.3): vendor-specific data, forwarded unchanged within the limits.
+// `tracestate` (§3.3): vendor-specific data, forwarded unchanged within the limits.
 
 const MAX_MEMBERS = 32;
 /** §3.3.1.5: a vendor should forward at least this many. */

@@ -1,15 +1,10 @@
 /** Decides which trace a request belongs to: the caller's if the caller is trusted, otherwise a new one. */
-
 import { randomFillSync } from 'node:crypto';
 import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { CounterFamily } from '../metrics/series.ts';
 import { parseTraceparent, parseTracestate, RANDOM, SAMPLED } from './trace-context.ts';
-
-// A span: one step of a request, as OpenTelemetry defines it.
-
-// The trace that a request belongs to (W3C Trace Context).
 
 /** A span that another party recorded, as it is referenced in a message. */
 export interface SpanReference {
@@ -190,12 +185,11 @@ export class TraceIds {
   }
 }
 
-// The metrics of tracing.
-
 /** Outcomes of spans. `dropped`: the queue was full; `rejected`: by the collector; `failed`: the collector could not be reached. */
 const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
 export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
 
+/** The metrics of tracing. */
 export interface TracingMetrics {
   traceSpans(outcome: SpanOutcome, count: number): void;
 }

@@ -1,11 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { createPost, SpanExporter, toExport } from '../../../../../src/telemetry/tracing/otlp.ts';
-import type { Span, SpanOutcome } from '../../../../../src/telemetry/tracing/tracer.ts';
-import { type Collector, startCollector } from '../../../../support/collector.ts';
-import { FakeClock } from '../../../../support/fake-clock.ts';
-import { until } from '../../../../support/gate.ts';
-import { PYTHON } from '../../../../support/run.ts';
+import { createPost, SpanExporter, toExport } from '../../../../src/telemetry/tracing/otlp.ts';
+import type { Span, SpanOutcome } from '../../../../src/telemetry/tracing/tracer.ts';
+import { type Collector, startCollector } from '../../../support/collector.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { until } from '../../../support/gate.ts';
+import { PYTHON } from '../../../support/run.ts';
 
 const SPAN: Span = {
   traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
