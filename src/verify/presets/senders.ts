@@ -1,7 +1,5 @@
-/** How senders interpret response statuses: which they retry, which they give up on, and which disable the endpoint. */
+/** How senders interpret response statuses, as they document it: which they retry, which they give up on, and which disable the endpoint. */
 import { REFUSALS, type RefusalCode } from '../../core/refusal.ts';
-
-// The documented behavior of senders: how they interpret statuses, for senders.ts. Senders whose documents say nothing are not listed.
 
 /** Documented behavior of one sender. Properties that its documentation omits are undefined, and treated as in Standard Webhooks. */
 export interface SenderProfile {
@@ -21,6 +19,68 @@ export interface SenderProfile {
   readonly schedule?: string;
 }
 
+/** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */
+type Meaning = 'done' | 'never' | 'later';
+
+const SERVER_ERROR = 500;
+const TOO_MANY = 429;
+/** The client errors that a retry can resolve: RFC 9110 §15.5.9, RFC 6585 §4. */
+const TEMPORARY = new Set([408, TOO_MANY]);
+/** In order of preference. */
+const LATER_STATUSES = [503, 500, 502, 504, 429];
+const NEVER_STATUSES = [400, 403, 422];
+
+/** The meaning of a refusal. */
+export function toMeaning(code: RefusalCode): Meaning {
+  const { status } = REFUSALS[code];
+  if (status < 300) return 'done';
+  return status >= SERVER_ERROR || TEMPORARY.has(status) ? 'later' : 'never';
+}
+
+/** Whether the sender retries after a response with this status. */
+export function isRetried({ retries, givesUpOn = [], disabledBy = [] }: SenderProfile, status: number): boolean {
+  if (retries === 'nothing' || givesUpOn.includes(status) || disabledBy.includes(status)) return false;
+  return retries !== 'server-errors' || status >= SERVER_ERROR || status === TOO_MANY;
+}
+
+/** The refusals whose status in the catalogue this sender would misinterpret, with the status to use instead. */
+export function translate(profile: SenderProfile): ReadonlyMap<RefusalCode, number> {
+  const found = new Map<RefusalCode, number>();
+  for (const code of Object.keys(REFUSALS) as RefusalCode[]) {
+    const { status } = REFUSALS[code];
+    const needed = toNeeded(profile, toMeaning(code), status);
+    if (needed !== undefined && needed !== status) found.set(code, needed);
+  }
+  return found;
+}
+
+function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): number | undefined {
+  const { acknowledgedBy, disabledBy = [] } = profile;
+  if (meaning === 'done') return acknowledgedBy?.includes(status) === false ? acknowledgedBy[0] : status;
+  if (meaning === 'never') return [status, ...NEVER_STATUSES].find((each) => !disabledBy.includes(each));
+  return [status, ...LATER_STATUSES].find((each) => isRetried(profile, each));
+}
+
+const ACCEPTED = 202;
+
+/** The status by which a preset's sender learns that its delivery is stored but not handled yet: 202, unless it counts that as a failure. */
+export function toAcceptedStatus(preset: string): number {
+  const { acknowledgedBy = [ACCEPTED] } = SENDERS[preset] ?? {};
+  return acknowledgedBy.includes(ACCEPTED) ? ACCEPTED : (acknowledgedBy[0] ?? ACCEPTED);
+}
+
+/** The text by which a preset's sender learns that an event needs no retry; undefined if the status is enough. */
+export function toAcknowledgement(preset: string): string | undefined {
+  return SENDERS[preset]?.acknowledgement;
+}
+
+/** The statuses that a preset's sender needs instead of those in the catalogue. */
+export function toStatuses(preset: string): ReadonlyMap<RefusalCode, number> {
+  return translate(SENDERS[preset] ?? {});
+}
+
+// The documented behavior of senders. Senders whose documents say nothing are not listed.
+
 /** Senders whose webhooks Svix delivers. */
 const SVIX: SenderProfile = {
   retries: 'failures',
@@ -37,7 +97,7 @@ const FORGE: SenderProfile = {
 const NOT_429 = [429];
 
 /** Of the presets of code-hosting.ts, header-tokens.ts, media-and-voice.ts, svix-senders.ts and work-tools.ts. */
-export const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
+const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
   jira: { retries: 'server-errors', schedule: '5 times, 5 to 15 minutes apart' },
   bitbucket: { retries: 'server-errors', givesUpOn: NOT_429, waitsSeconds: 10, schedule: 'twice' },
   gitea: FORGE,
@@ -112,7 +172,7 @@ export const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
 };
 
 /** Of the presets of commerce.ts, customer-contact.ts, forms.ts and payments.ts. */
-export const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
+const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
   alipay: { acknowledgement: 'success', schedule: '8 times in 25 hours, at last after 15 hours' },
   airwallex: { acknowledgedBy: [200], retries: 'failures', schedule: 'for three days, with increasing intervals' },
   bigcommerce: { schedule: 'for 48 hours, with increasing intervals; then deactivated' },
@@ -160,48 +220,6 @@ export const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
     schedule: '3 times after 409, and after 429 or 503 with Retry-After below a minute',
   },
 };
-
-/** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */
-export type Meaning = 'done' | 'never' | 'later';
-
-const SERVER_ERROR = 500;
-const TOO_MANY = 429;
-/** The client errors that a retry can resolve: RFC 9110 §15.5.9, RFC 6585 §4. */
-const TEMPORARY = new Set([408, TOO_MANY]);
-/** In order of preference. */
-const LATER_STATUSES = [503, 500, 502, 504, 429];
-const NEVER_STATUSES = [400, 403, 422];
-
-/** The meaning of a refusal. */
-export function toMeaning(code: RefusalCode): Meaning {
-  const { status } = REFUSALS[code];
-  if (status < 300) return 'done';
-  return status >= SERVER_ERROR || TEMPORARY.has(status) ? 'later' : 'never';
-}
-
-/** Whether the sender retries after a response with this status. */
-export function isRetried({ retries, givesUpOn = [], disabledBy = [] }: SenderProfile, status: number): boolean {
-  if (retries === 'nothing' || givesUpOn.includes(status) || disabledBy.includes(status)) return false;
-  return retries !== 'server-errors' || status >= SERVER_ERROR || status === TOO_MANY;
-}
-
-/** The refusals whose status in the catalogue this sender would misinterpret, with the status to use instead. */
-export function translate(profile: SenderProfile): ReadonlyMap<RefusalCode, number> {
-  const found = new Map<RefusalCode, number>();
-  for (const code of Object.keys(REFUSALS) as RefusalCode[]) {
-    const { status } = REFUSALS[code];
-    const needed = toNeeded(profile, toMeaning(code), status);
-    if (needed !== undefined && needed !== status) found.set(code, needed);
-  }
-  return found;
-}
-
-function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): number | undefined {
-  const { acknowledgedBy, disabledBy = [] } = profile;
-  if (meaning === 'done') return acknowledgedBy?.includes(status) === false ? acknowledgedBy[0] : status;
-  if (meaning === 'never') return [status, ...NEVER_STATUSES].find((each) => !disabledBy.includes(each));
-  return [status, ...LATER_STATUSES].find((each) => isRetried(profile, each));
-}
 
 const EVENT_GRID: SenderProfile = {
   acknowledgedBy: [200, 201, 202, 203, 204],
@@ -276,21 +294,3 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   ...COMMERCE_PROFILES,
   ...TOOL_PROFILES,
 };
-
-const ACCEPTED = 202;
-
-/** The status by which a preset's sender learns that its delivery is stored but not handled yet: 202, unless it counts that as a failure. */
-export function toAcceptedStatus(preset: string): number {
-  const { acknowledgedBy = [ACCEPTED] } = SENDERS[preset] ?? {};
-  return acknowledgedBy.includes(ACCEPTED) ? ACCEPTED : (acknowledgedBy[0] ?? ACCEPTED);
-}
-
-/** The text by which a preset's sender learns that an event needs no retry; undefined if the status is enough. */
-export function toAcknowledgement(preset: string): string | undefined {
-  return SENDERS[preset]?.acknowledgement;
-}
-
-/** The statuses that a preset's sender needs instead of those in the catalogue. */
-export function toStatuses(preset: string): ReadonlyMap<RefusalCode, number> {
-  return translate(SENDERS[preset] ?? {});
-}

@@ -1,7 +1,5 @@
-/** Shapes that many senders share: what they sign, and how the signature is written. */
+/** Shapes that many senders share: what they sign, how the signature is written, and what they send. */
 import type { SignatureDescription, Tolerance } from '../schemes/description.ts';
-
-// Common defaults of presets.
 
 const MINUTE_MS = 60_000;
 

@@ -133,7 +133,7 @@ function toLatin1(value: unknown): unknown {
   return isUnicode ? Buffer.from(value, 'utf8').toString('latin1') : value;
 }
 
-// Finds members of JSON objects that an app may take for each other: many parsers ignore differences between names.
+// Members of JSON objects that an app may take for each other: many parsers ignore differences between names.
 
 /** No path selects a longer one (core/json-path.ts). Bounds the work for a sender that is not verified yet. */
 const MAX_NAME_LENGTH = 256;

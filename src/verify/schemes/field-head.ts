@@ -204,8 +204,6 @@ function compileHeadField(read: ReadText | undefined, toFieldText: FieldReader):
   return (head) => toFieldText(read(head));
 }
 
-// Converts a signed value to the text that is signed, and rejects values that another message could have as the same text.
-
 /** Returns the signed text, or the refusal. Text is latin1. */
 export type FieldReader = (value: unknown) => string | Refusal;
 
@@ -216,7 +214,10 @@ const TYPES: Readonly<Record<FieldType, { readonly title: string; readonly forma
   boolean: { title: 'true or false', format: (value) => (typeof value === 'boolean' ? String(value) : undefined) },
 };
 
-/** Compiles the conversion of one field; `findProblem` is the rule that keeps its boundaries unambiguous (layout.ts). */
+/**
+ * Compiles the conversion of one field to the text that is signed. It rejects values that another message could have as the same text:
+ * `findProblem` is the rule that keeps the field's boundaries unambiguous (layout.ts).
+ */
 export function compileFieldText(
   piece: FieldPiece,
   { separator }: Pick<SchemeDescription, 'separator'>,

@@ -1,5 +1,4 @@
-/** Parses the signature headers strictly, before anything is verified. */
-
+/** Parses the signature headers, and those that name the kind of an event, strictly, before anything is verified. */
 import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';

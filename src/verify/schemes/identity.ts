@@ -1,4 +1,4 @@
-/** The identity of a verified message: its ID, whether the ID is signed, and the timestamp if it is in the body. */
+/** The identity of a verified message: its ID, whether the ID is signed, the timestamp if it is in the body, and what is compared of its deliveries. */
 
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
@@ -172,8 +172,8 @@ function toDigest(chunks: Chunks): string {
   return hash('sha256', bytes, 'base64url').slice(0, DIGEST_LENGTH);
 }
 
-// Compares the deliveries of one event: what the signature leaves open in the body and the target, without what is new in each attempt
-// and means nothing to an app. Two messages that an app could read differently never become equal.
+// The contents by which deliveries of one event are compared: what the signature leaves open in the body and the target, without what is new in each
+// attempt and means nothing to an app. Two messages that an app could read differently never become equal.
 
 /** The contents that identify an event, besides its ID and the digest of what was signed (core/event.ts). */
 interface Compared {

@@ -1,4 +1,4 @@
-/** The parts of a description for senders with certificates and JSON Web Tokens. */
+/** The parts of a description that say how a sender's keys are found and used: certificates, JSON Web Tokens, and changes of a secret's text. */
 import type { Milliseconds } from '../../core/clock.ts';
 
 /** The sender's public keys. PEM is always accepted as well. */
@@ -65,9 +65,7 @@ export interface JwtDescription {
   readonly clockTolerance?: Milliseconds;
 }
 
-// Changes the text of a secret as its sender does before it uses it as a key.
-
-/** `nfkd`: Unicode normalization. `html-entities`: decoded, as WordPress does with `wp_specialchars_decode` and ENT_QUOTES. */
+/** How a sender changes the text of a secret before it uses it as a key. `nfkd`: Unicode normalization. `html-entities`: decoded, as WordPress does with `wp_specialchars_decode` and ENT_QUOTES. */
 export type SecretTransform = 'nfkd' | 'html-entities';
 
 const ENTITY = /&(?:(quot|lt|gt|amp)|#0{0,9}(34|38|39|60|62)|#[xX]0{0,9}(22|26|27));/g;

@@ -1,4 +1,4 @@
-/** Proves that the boundaries between signed pieces are unambiguous: two different messages must never share one signed string. */
+/** Proves that the boundaries between signed pieces are unambiguous (two different messages must never share one signed string), and assembles them. */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SignedHead } from '../../core/event.ts';
@@ -231,7 +231,7 @@ function touchesDigit(before: string, after: string): boolean {
   return /(?:^|\d)$/.test(before) || /^(?:\d|$)/.test(after);
 }
 
-// Assembles the signed bytes from the pieces that a scheme lists.
+// The signed bytes, assembled from the pieces that a scheme lists.
 
 /** The parts of a head that can be signed. */
 type SignedParts = Pick<SignedHead, 'id' | 'timestampText' | 'fields'>;

@@ -209,8 +209,6 @@ function toProblem(problem: string): StrictForm {
   return { kind: 'problem', problem };
 }
 
-// The parameters of a form body as Twilio signs them: sorted by name, each name followed by its value.
-
 /** Far more than any webhook has. Bounds the work (names are sorted) for a sender that is not verified yet. */
 export const MAX_PARAMETERS = 1_000;
 const AMPERSAND = 0x26;
@@ -223,7 +221,7 @@ const DIGITS = Uint8Array.from({ length: 0x100 }, (_, code) => {
 });
 
 /**
- * A repeated name is followed by each of its distinct values, sorted. Everything is handled as bytes (latin1 strings here): a UTF-8
+ * The parameters of a form body as Twilio signs them: sorted by name, each name followed by its value. A repeated name is followed by each of its distinct values, sorted. Everything is handled as bytes (latin1 strings here): a UTF-8
  * decoder replaces all invalid bytes with the same character, so many bodies would share one signature.
  * Returns undefined for more than MAX_PARAMETERS, before decoding any.
  */

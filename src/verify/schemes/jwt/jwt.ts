@@ -320,7 +320,7 @@ function malformed(problem: string): TokenProblem {
   return { problem, kind: 'malformed' };
 }
 
-// Verifies the chain of certificates in a token's header (`x5c`) up to a root that the route pins.
+// The chain of certificates in a token's header (`x5c`), up to a root that the route pins.
 
 /** The rules for a chain. */
 interface ChainRules {
