@@ -17,7 +17,7 @@ import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
-import { CAUSES } from '../src/diagnostics/explain/hints.ts';
+import { CAUSES } from '../src/diagnostics/explain/findings.ts';
 import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/gateway/pipeline/route-metrics.ts';
 import {
   CERTIFICATE_STEPS,

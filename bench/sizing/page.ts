@@ -7,7 +7,7 @@ import { toConfigHeap, toMaxFileBytes } from '../../src/config/load/document.ts'
 import { limits as limitsSchema } from '../../src/config/schema/limits-schema.ts';
 import { deriveMaxIds } from '../../src/config/schema/store-schema.ts';
 import { toMemoryBudget } from '../../src/http/server/memory.ts';
-import { ENDPOINTS_HEAP_SHARE, toHeapBytes } from '../../src/provider/endpoints/endpoint-index.ts';
+import { ENDPOINTS_HEAP_SHARE, toHeapBytes } from '../../src/provider/endpoints/endpoint-record.ts';
 import { LIMITS, type LoadKind, type Measurement, type SizingRun, toShares, toTotal } from './results.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

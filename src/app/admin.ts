@@ -1,10 +1,10 @@
 /** Builds the admin port from its config: token, endpoints, server. */
 import { hostname } from 'node:os';
-import { createAppHealthEndpoints, createLeaveEndpoint } from '../admin/api/app-health.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../admin/api/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts';
 import { createAttemptsEndpoint, createCapturesEndpoints, createJournalEndpoint } from '../admin/api/journal.ts';
 import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
+import { createAppHealthEndpoints, createLeaveEndpoint } from '../admin/api/kubelet.ts';
 import type { ConsoleParts } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';
 import { RateHistory } from '../admin/rate-history.ts';

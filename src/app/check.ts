@@ -1,4 +1,4 @@
-/** Finds all problems that are detectable before the first request: in the config, the secrets and the store's files. */
+/** Finds all problems that are detectable before the first request: in the config, the secrets, the store's files and the memory. */
 
 import { getHeapStatistics } from 'node:v8';
 import { toConfigHeap } from '../config/load/document.ts';
@@ -247,21 +247,6 @@ function toMebibytes(bytes: number): string {
 
 // Tests the connections of a config, to the store, the queue and the app of every route, for `sidegate check --connect`.
 
-/** The config to test. */
-interface ConnectionTargets {
-  readonly loaded: LoadedConfig;
-  readonly store: StoreSettings;
-  readonly provider: ProviderRead | undefined;
-}
-
-/** The results. */
-interface ConnectionReport {
-  /** One error for each connection that failed. */
-  readonly problems: readonly LocatedProblem[];
-  /** One line for each that succeeded. */
-  readonly notes: readonly string[];
-}
-
 interface ConnectionTest {
   readonly path: Path;
   readonly title: string;
@@ -270,8 +255,11 @@ interface ConnectionTest {
   readonly failure: string | undefined;
 }
 
-/** Tests all connections at once, each with its timeout from the config. */
-async function testConnections({ loaded, store, provider }: ConnectionTargets, clock: Clock): Promise<ConnectionReport> {
+/** Tests all connections at once, each with its timeout from the config: one error for each that failed, one note for each that succeeded. */
+async function testConnections(
+  { loaded, store, provider }: Pick<PreparedConfig, 'loaded' | 'store' | 'provider'>,
+  clock: Clock,
+): Promise<ConfigReport> {
   const { routes } = loaded.config;
   const upstreams = new Map(
     routes.map(({ upstream, connectTimeout }, index) => [

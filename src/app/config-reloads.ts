@@ -8,7 +8,7 @@ import { type PreparedConfig, type PrepareResult, prepare } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { Reloads } from './reloads.ts';
 import { type ReloadParts, reloadFiles, reloadTls } from './watched-sources.ts';
-import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/report.ts';
+import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/messages.ts';
 
 const FIXED_SECTIONS = [
   'workers',

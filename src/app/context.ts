@@ -8,7 +8,7 @@ import type { CreateInbox } from '../provider/inbox/inbox-forwarder.ts';
 import type { ConnectOverride, HttpsGet } from '../verify/keys/https-get.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';
-import type { OtherWorkers } from './workers/report.ts';
+import type { OtherWorkers } from './workers/messages.ts';
 import type { WorkerPlace } from './workers/share.ts';
 
 /** The context that a gate runs in. */

@@ -27,7 +27,7 @@ import { drain } from './shutdown.ts';
 import { buildSidePorts, joinPorts, openPorts, type SidePorts, toAllLabels, toJoinedPorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, type WatchedTlsPort } from './watched-sources.ts';
-import { addReport, COMBINED_GAUGES, NO_OTHER_WORKERS, type OtherWorkers, type ReportedParts } from './workers/report.ts';
+import { addReport, COMBINED_GAUGES, NO_OTHER_WORKERS, type OtherWorkers, type ReportedParts } from './workers/messages.ts';
 
 const CLEANUP_INTERVAL_MS = 1_000;
 const STORE_WAIT_MS = 2_000;

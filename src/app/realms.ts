@@ -1,4 +1,4 @@
-/** The users of all realms while the gate runs: one thread pool for all, and one verifier for each realm. */
+/** The users of all realms while the gate runs: one thread pool for all, and one verifier for each realm; and the gates that check passwords. */
 import { type BasicConfig, type PortBasicConfig, type RealmConfig, toSourceName } from '../config/schema/config.ts';
 import type { Bytes } from '../core/bytes.ts';
 import type { Clock } from '../core/clock.ts';

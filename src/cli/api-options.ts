@@ -1,4 +1,5 @@
-/** The options of commands that use an API of a running sidegate: where it is, and the credentials. */
+/** The options of commands that use an API of a running sidegate: where it is, the credentials, and which deliveries. */
+
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
 import { isLoopbackIp } from '../core/ip-address.ts';

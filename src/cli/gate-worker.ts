@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { prepare } from '../app/check.ts';
 import { Gate } from '../app/gate.ts';
 import type { GateLogEvent } from '../app/log-events.ts';
-import type { ExplanationLines, WorkerStart } from '../app/workers/report.ts';
+import type { ExplanationLines, WorkerStart } from '../app/workers/messages.ts';
 import { PostedLines, WorkerLink } from '../app/workers/worker-link.ts';
 import { systemClock } from '../core/clock.ts';
 import { formatProblem } from '../core/problem.ts';

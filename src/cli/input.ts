@@ -1,4 +1,5 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
+
 import type { ReadStream } from 'node:tty';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { duration } from '../config/schema/scalars.ts';
@@ -21,27 +22,6 @@ import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
 import type { Io } from './io.ts';
-
-// Checks of arguments that need nothing else, so that the sidecar's bundle stays small.
-
-/** Describes an error of `parseArgs`, for the commands that do without commander. `names`: the options of the command. */
-export function describeArgument(thrown: unknown, names: readonly string[]): string {
-  const { code, message = '' } = thrown as NodeJS.ErrnoException;
-  if (code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL') return 'name the config with --config FILE';
-  const [, option] = code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? (/'(.*?)'/.exec(message) ?? []) : [];
-  if (option === undefined) return toErrorText(thrown);
-  const nearest = findNearest(option.replace(/^-+/, ''), names);
-  return `unknown option '${option}'${nearest === undefined ? '' : `. Did you mean --${nearest}?`}`;
-}
-
-/** One of the values that an option can have. */
-export function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
-  const found = choices.find((choice) => choice === text);
-  if (found !== undefined) return found;
-  const nearest = findNearest(text, choices);
-  const suggestion = nearest === undefined ? '' : `. Did you mean ${nearest}?`;
-  throw usageError(`${option} ${text} is not one of ${choices.join(', ')}${suggestion}`);
-}
 
 /** Options that name a secret. */
 export interface SecretArguments {
@@ -183,6 +163,29 @@ export function toSeconds(text: string, option: string): number {
   return Number(text);
 }
 
+// Checks of arguments.
+
+/** One of the values that an option can have. */
+export function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
+  const found = choices.find((choice) => choice === text);
+  if (found !== undefined) return found;
+  const nearest = findNearest(text, choices);
+  const suggestion = nearest === undefined ? '' : `. Did you mean ${nearest}?`;
+  throw usageError(`${option} ${text} is not one of ${choices.join(', ')}${suggestion}`);
+}
+
+/** Describes an error of `parseArgs`, for the commands that do without commander. `names`: the options of the command. */
+export function describeArgument(thrown: unknown, names: readonly string[]): string {
+  const { code, message = '' } = thrown as NodeJS.ErrnoException;
+  if (code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL') return 'name the config with --config FILE';
+  const [, option] = code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? (/'(.*?)'/.exec(message) ?? []) : [];
+  if (option === undefined) return toErrorText(thrown);
+  const nearest = findNearest(option.replace(/^-+/, ''), names);
+  return `unknown option '${option}'${nearest === undefined ? '' : `. Did you mean --${nearest}?`}`;
+}
+
+// Asks on a terminal; a password without echo, or from a pipe: an argument would be visible in the process list.
+
 /** Asks on a terminal. Throws if standard input is none, as nobody can answer. */
 export async function confirm(text: string, { stdin, stderr }: Io): Promise<boolean> {
   if (stdin.isTTY !== true) throw usageError(`${text}: add --yes to confirm it`);
@@ -197,8 +200,6 @@ async function readLine(stdin: Io['stdin']): Promise<string> {
   for await (const line of stdin) return String(line);
   return '';
 }
-
-// Reads a password from a terminal without echo, or from a pipe: an argument would be visible in the process list.
 
 const ENTER = new Set(['\r', '\n', '\u0004']);
 const BACKSPACE = new Set(['\u007f', '\b']);

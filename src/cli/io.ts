@@ -1,21 +1,7 @@
-/** The environment of a command, which tests can replace. */
+/** The environment of a command, which tests can replace, and its exit codes. */
+
 import { format } from 'node:util';
 import type { Logger } from '../telemetry/log/logger.ts';
-
-// Logs what libraries and Node would print as plain text between the JSON lines of the log.
-
-const MAX_LENGTH = 500;
-
-/** For commands that log and print nothing else. */
-export function logForeignLines(logger: Logger<'library_warning'>): void {
-  const log = (...parts: readonly unknown[]): void => {
-    logger.warn('library_warning', { message: format(...parts).slice(0, MAX_LENGTH) });
-  };
-  Object.assign(console, { log, info: log, warn: log, error: log });
-  // Node's own listener prints them.
-  process.removeAllListeners('warning');
-  process.on('warning', ({ name, message }) => log(`${name}: ${message}`));
-}
 
 /** Streams and environment of a command. */
 export interface Io {
@@ -33,3 +19,18 @@ export interface Io {
 
 /** Exit codes: success; a negative result; incorrect usage. */
 export const EXIT = { ok: 0, failed: 1, usage: 2 } as const;
+
+// Logs what libraries and Node would print as plain text between the JSON lines of the log.
+
+const MAX_LENGTH = 500;
+
+/** For commands that log and print nothing else. */
+export function logForeignLines(logger: Logger<'library_warning'>): void {
+  const log = (...parts: readonly unknown[]): void => {
+    logger.warn('library_warning', { message: format(...parts).slice(0, MAX_LENGTH) });
+  };
+  Object.assign(console, { log, info: log, warn: log, error: log });
+  // Node's own listener prints them.
+  process.removeAllListeners('warning');
+  process.on('warning', ({ name, message }) => log(`${name}: ${message}`));
+}

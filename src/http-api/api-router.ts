@@ -1,4 +1,5 @@
-/** Finds the operation of a request, and validates its path, query and body. */
+/** Finds the operation of a request, validates its path, query and body, and writes the response. */
+
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import * as z from 'zod';
 import { findNearest } from '../config/schema/did-you-mean.ts';

@@ -1,4 +1,5 @@
 /** The endpoints for machines: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
+
 import { type Clock, type Milliseconds, pause } from '../../core/clock.ts';
 import type { Exposition, ExpositionFormat } from '../../telemetry/metrics/openmetrics.ts';
 import { type AdminEndpoint, type AdminResponse, toJson, toPlain } from '../router.ts';

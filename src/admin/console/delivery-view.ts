@@ -191,6 +191,8 @@ function toDenialNote(denial: BodyDenial, replica: string): string {
   return `Stored on ${replica} only: open the console of that replica.`;
 }
 
+// Commands that repeat or explain a request.
+
 /** A header field; `value` is null if it is hidden. */
 interface ShownHeader {
   readonly name: string;

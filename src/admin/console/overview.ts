@@ -1,4 +1,4 @@
-/** The overview: per route what arrived, what was rejected and how long it took; the state of config and store. */
+/** The overview of all replicas: per route what arrived, what was rejected and how long it took; the state of config and store. */
 
 import type { Registry } from '@prometheus-io/client';
 import * as z from 'zod';

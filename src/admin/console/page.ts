@@ -190,6 +190,8 @@ function parseQuery(text: string): z.output<typeof pageQuery> | string {
   return cursor !== undefined && !isCursor(cursor) ? 'cursor: not the cursor of a page' : result.data;
 }
 
+// The files that the page loads.
+
 /** A file that the page loads. */
 interface PageFile {
   readonly contentType: string;
@@ -224,34 +226,6 @@ class PageFiles {
 }
 
 // The HTML of the console: complete without JavaScript; with it, admin/page replaces the list by one that updates itself.
-
-// HTML as a value: a text becomes part of a page only escaped.
-
-/** Escaped HTML. Only `html` creates it. */
-class Html {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
-}
-
-type HtmlValue = Html | string | number | null | undefined | readonly Html[];
-
-const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-const SPECIAL = /[&<>"']/g;
-
-/** Escapes every interpolated text. Attributes must be written in double quotes. */
-function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
-  return new Html(strings.reduce((text, part, index) => `${text}${toText(values[index - 1])}${part}`));
-}
-
-function toText(value: HtmlValue): string {
-  if (value === null || value === undefined) return '';
-  if (value instanceof Html) return value.text;
-  if (typeof value === 'object') return value.map(({ text }) => text).join('');
-  return String(value).replace(SPECIAL, (character) => ESCAPED[character] ?? '');
-}
 
 /** The state of the gate and its user that the page starts with. */
 export interface PageSession {
@@ -447,4 +421,32 @@ ${renderStages(stages)}
 ${findings.length === 0 ? undefined : html`<h2>Finding</h2><ul>${findings.map((text) => html`<li>${text}</li>`)}</ul>`}
 <h2>Headers</h2><dl class="facts">${headers.map(({ name, value }) => html`<dt>${name}</dt><dd>${value ?? 'hidden'}</dd>`)}</dl>
 ${typeof detail.body?.text === 'string' ? html`<h2>Body</h2><pre>${detail.body.text}</pre>` : undefined}`;
+}
+
+// HTML as a value: a text becomes part of a page only escaped.
+
+/** Escaped HTML. Only `html` creates it. */
+class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+type HtmlValue = Html | string | number | null | undefined | readonly Html[];
+
+const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+const SPECIAL = /[&<>"']/g;
+
+/** Escapes every interpolated text. Attributes must be written in double quotes. */
+function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
+  return new Html(strings.reduce((text, part, index) => `${text}${toText(values[index - 1])}${part}`));
+}
+
+function toText(value: HtmlValue): string {
+  if (value === null || value === undefined) return '';
+  if (value instanceof Html) return value.text;
+  if (typeof value === 'object') return value.map(({ text }) => text).join('');
+  return String(value).replace(SPECIAL, (character) => ESCAPED[character] ?? '');
 }

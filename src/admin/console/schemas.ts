@@ -1,10 +1,13 @@
-/** The schemas of recent deliveries. */
+/** The schemas of the console's API. */
+
 import * as z from 'zod';
 import { duration, instant } from '../../config/schema/scalars.ts';
 import { STAGES } from '../../core/refusal.ts';
 import { BODY_ABSENCES } from '../../telemetry/journal/journal.ts';
 import { MAX_RATED_ROUTES } from '../rate-history.ts';
 import { OUTCOMES, STAGE_RESULTS } from './stages.ts';
+
+// Recent deliveries.
 
 const MAX_PAGE = 250;
 const DEFAULT_PAGE = 50;
@@ -135,7 +138,7 @@ export type BodyView = z.output<typeof body>;
 export type DeliveryView = z.output<typeof delivery>;
 export type DeliveryDetail = z.output<typeof deliveryDetail>;
 
-// The schemas of failed logins.
+// Failed logins.
 
 const MAX_NAME = 256;
 
@@ -168,7 +171,7 @@ export const released = z.strictObject({
   hadFailures: z.boolean().describe('false: it was not banned, and had no failed logins.'),
 });
 
-// The schema of the overview.
+// The overview.
 
 const counts = z.record(z.string(), z.int()).describe('By reason.');
 const percentiles = z

@@ -1,35 +1,7 @@
-/** Requests to the API of the gate that served the page. */
+/** Requests to the API of the gate that served the page, and the session of its user. */
 
 import { useCallback, useEffect, useState } from 'preact/hooks';
 import type { PageSession } from '../console/page.ts';
-
-// The state that the page starts with, and how a user ends it.
-
-/** The gate, and what its user may do. */
-export type Session = PageSession;
-
-/** Reads the attributes that the gate wrote. */
-export function readSession({ dataset }: HTMLElement): Session {
-  const user = dataset['user'] ?? '';
-  return {
-    version: dataset['version'] ?? '',
-    replica: dataset['replica'] ?? '',
-    canLogIn: dataset['canLogIn'] === 'true',
-    hasOutgoing: dataset['hasOutgoing'] === 'true',
-    user: user === '' ? undefined : user,
-  };
-}
-
-/**
- * Makes the browser forget the password, and opens the page again. HTTP Basic has no logout, but a browser drops credentials that a server rejects.
- * Only an XMLHttpRequest can name other credentials; with them, the browser does not ask for a password.
- */
-export function logOut(): void {
-  const request = new XMLHttpRequest();
-  request.open('GET', '/logout', true, 'logged-out', 'logged-out');
-  request.onloadend = () => location.assign('/');
-  request.send();
-}
 
 /** A request that failed; the message says what to do next. */
 export class ApiError extends Error {
@@ -100,4 +72,32 @@ export function usePolled<T>(path: string | undefined, intervalMs: number): Poll
     };
   }, [path, intervalMs, turn]);
   return { data, error, reload: useCallback(() => setTurn((last) => last + 1), []) };
+}
+
+// The state that the page starts with, and how a user ends it.
+
+/** The gate, and what its user may do. */
+export type Session = PageSession;
+
+/** Reads the attributes that the gate wrote. */
+export function readSession({ dataset }: HTMLElement): Session {
+  const user = dataset['user'] ?? '';
+  return {
+    version: dataset['version'] ?? '',
+    replica: dataset['replica'] ?? '',
+    canLogIn: dataset['canLogIn'] === 'true',
+    hasOutgoing: dataset['hasOutgoing'] === 'true',
+    user: user === '' ? undefined : user,
+  };
+}
+
+/**
+ * Makes the browser forget the password, and opens the page again. HTTP Basic has no logout, but a browser drops credentials that a server rejects.
+ * Only an XMLHttpRequest can name other credentials; with them, the browser does not ask for a password.
+ */
+export function logOut(): void {
+  const request = new XMLHttpRequest();
+  request.open('GET', '/logout', true, 'logged-out', 'logged-out');
+  request.onloadend = () => location.assign('/');
+  request.send();
 }

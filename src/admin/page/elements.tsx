@@ -1,8 +1,7 @@
-/** Names and values. */
+/** Elements that several views use: tables, lists of facts, errors, texts to copy, dialogs and filters. */
+
 import { type ComponentChildren, Fragment, type JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-
-// The head of a table.
 
 /** A header cell for each column. */
 export function ColumnHeads({ names }: { readonly names: readonly string[] }): JSX.Element[] {
@@ -13,7 +12,7 @@ export function ColumnHeads({ names }: { readonly names: readonly string[] }): J
   ));
 }
 
-/** Values that are null are omitted. */
+/** Names and values; values that are null are omitted. */
 export function Facts({ facts }: { readonly facts: readonly (readonly [string, string | JSX.Element | null])[] }): JSX.Element {
   return (
     <dl class="facts">
@@ -29,8 +28,6 @@ export function Facts({ facts }: { readonly facts: readonly (readonly [string, s
   );
 }
 
-// Messages that views have in common.
-
 /** An error that a screen reader announces; nothing without one. */
 export function ErrorNotice({ error }: { readonly error: string | undefined }): JSX.Element | null {
   if (error === undefined) return null;
@@ -40,8 +37,6 @@ export function ErrorNotice({ error }: { readonly error: string | undefined }): 
     </p>
   );
 }
-
-// A command to copy.
 
 const SHOWN_MS = 2_000;
 
@@ -88,8 +83,6 @@ function toWord(word: string, index: number): JSX.Element {
   );
 }
 
-// A modal dialog: the browser keeps the focus in it, closes it with Escape, and returns the focus.
-
 interface DialogProps {
   readonly title: string;
   readonly onClose: () => void;
@@ -97,7 +90,7 @@ interface DialogProps {
   readonly children: ComponentChildren;
 }
 
-/** Opens when it is rendered. */
+/** A modal dialog, open while it is rendered: the browser keeps the focus in it, closes it with Escape, and returns the focus. */
 export function Dialog({ title, onClose, isSmall = false, children }: DialogProps): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -132,8 +125,6 @@ export function Dialog({ title, onClose, isSmall = false, children }: DialogProp
   );
 }
 
-// Filters that leave the screen of a phone to the list, and the period that they share.
-
 interface CollapsibleProps {
   readonly title: string;
   /** How many filters are set. */
@@ -144,7 +135,7 @@ interface CollapsibleProps {
 /** As in page.css. */
 const WIDE = '(min-width: 48.01rem)';
 
-/** Open at first only on a wide screen. */
+/** Filters, which leave the screen of a phone to the list: open at first only on a wide screen. */
 export function Collapsible({ title, count, children }: CollapsibleProps): JSX.Element {
   const [isOpen] = useState(() => matchMedia(WIDE).matches);
   return (

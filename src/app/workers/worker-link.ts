@@ -12,7 +12,7 @@ import {
   takeReport,
   type WorkerReport,
   type WorkerTask,
-} from './report.ts';
+} from './messages.ts';
 
 /**
  * A report also shows that the worker is not stuck. Each decision in it costs 6 µs of CPU, and a report has no more of them than the journal

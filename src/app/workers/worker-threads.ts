@@ -9,7 +9,7 @@ import { onEvent } from '../../core/safe-events.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
 import { STUCK_AFTER_MS } from '../../telemetry/metrics/process-metrics.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
-import type { FromWorker, OtherWorkers, TaskResult, ToWorker, WorkerReport, WorkerStart, WorkerTask } from './report.ts';
+import type { FromWorker, OtherWorkers, TaskResult, ToWorker, WorkerReport, WorkerStart, WorkerTask } from './messages.ts';
 import type { JoinedPorts } from './share.ts';
 
 /** A scrape must not wait longer for a worker that is busy. */

@@ -39,17 +39,6 @@ const DAY_MS: Milliseconds = 86_400_000;
 /** Clocks differ by seconds, and queues of senders delay deliveries by minutes. */
 const MAX_USUAL_TOLERANCE_MS: Milliseconds = 3_600_000;
 
-function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): Problem[] {
-  if (tolerance === undefined) return [];
-  const { past, future } = description.tolerance;
-  const isUsual =
-    tolerance.past <= Math.max(past, MAX_USUAL_TOLERANCE_MS) && tolerance.future <= Math.max(future, MAX_USUAL_TOLERANCE_MS);
-  if (isUsual) return [];
-  const message =
-    'a captured delivery is accepted for so long whenever its ID is not remembered, as after a restart without Redis';
-  return [warning(path, message, 'set at most 1h, unless the sender retries with the timestamp of the first attempt')];
-}
-
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Problem[] {
   const found = [
@@ -90,6 +79,17 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   return found;
 }
 
+function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): Problem[] {
+  if (tolerance === undefined) return [];
+  const { past, future } = description.tolerance;
+  const isUsual =
+    tolerance.past <= Math.max(past, MAX_USUAL_TOLERANCE_MS) && tolerance.future <= Math.max(future, MAX_USUAL_TOLERANCE_MS);
+  if (isUsual) return [];
+  const message =
+    'a captured delivery is accepted for so long whenever its ID is not remembered, as after a restart without Redis';
+  return [warning(path, message, 'set at most 1h, unless the sender retries with the timestamp of the first attempt')];
+}
+
 function checkCapture({ description }: WebhookConfig, path: Path): Problem {
   const { name, signature, isSignedInContent } = description;
   if (signature === undefined || isSignedInContent === true)
@@ -101,87 +101,6 @@ function checkCapture({ description }: WebhookConfig, path: Path): Problem {
     'rejected deliveries are kept in memory for a day with their bodies, which may contain personal data',
     'capture: off, once the cause is found',
   );
-}
-
-/** An ID must be remembered while its delivery can be replayed, and should be while the sender retries. */
-export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Problem[] {
-  const { dedup, tolerance } = webhook;
-  if (dedup === 'off') return [];
-  const at = [...path, 'dedup', 'retention'];
-  const minimum = toMinRetention(tolerance, bodyTimeout);
-  if (dedup.retention >= minimum) {
-    const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS && !repeatsBytes(webhook);
-    const message = 'senders may retry for three days; a retry after the retention is handled again';
-    return isShort ? [warning(at, message, 'retention: 3d')] : [];
-  }
-  return [
-    error(
-      at,
-      'an ID is forgotten while its delivery can still be replayed',
-      `set at least ${Math.ceil(minimum / 1_000)}s: tolerance.past + tolerance.future (a timestamp in the future stays valid for both) + limits.bodyTimeout`,
-    ),
-  ];
-}
-
-/** A wait while an event has a claim. */
-type Wait = readonly [name: string, duration: Milliseconds];
-
-/** A claim must last while the app works. If it also lasts for every wait before that, the gate need not reject deliveries that waited. */
-export function checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Problem[] {
-  const { dedup, order } = webhook;
-  const { before, work } = toWaits(webhook, route, config);
-  const found: Problem[] = [];
-  if (dedup !== 'off') {
-    // The claim of the ID is also held while the event waits for its turn.
-    const needed: Wait[] = order === undefined ? work : [...work, ['order.maxWait', order.maxWait]];
-    found.push(
-      ...checkLease(
-        dedup.lease,
-        needed,
-        before,
-        [...path, 'dedup', 'lease'],
-        webhook.ack === 'onAccept'
-          ? 'before the delivery is stored, so a retry'
-          : 'while the app still handles the delivery, so a retry',
-      ),
-    );
-  }
-  if (order !== undefined) {
-    const victim = 'while the app still handles the event, so another event of the resource';
-    found.push(...checkLease(order.lease, work, before, [...path, 'order', 'lease'], victim));
-  }
-  return found;
-}
-
-function toAppendWaits(config: Config): Wait[] {
-  const timeout = toAppendTimeout(config);
-  return timeout === 0 ? [] : [['provider.queue.postgres.statementTimeout', timeout]];
-}
-
-/** The waits before a byte is sent to the app, and those from then on. */
-function toWaits({ ack }: WebhookConfig, route: RouteConfig, config: Config): Record<'before' | 'work', Wait[]> {
-  const { timeout, connectTimeout, resend } = route;
-  const queue: Wait = ['limits.queueTimeout', config.limits.queueTimeout];
-  // A stored delivery is sent to the app without a claim; the claim must last until it is stored.
-  if (ack === 'onAccept') return { before: [queue], work: toAppendWaits(config) };
-  const first: Wait[] = resend === 'always' ? [['timeout (of a first attempt)', timeout]] : [];
-  return {
-    before: [queue, ['timeout (for a free connection)', timeout], ...first],
-    work: [
-      ['timeout', timeout],
-      ['connectTimeout', connectTimeout],
-    ],
-  };
-}
-
-function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly Wait[], path: Path, victim: string): Problem[] {
-  const toSum = (waits: readonly Wait[]): Milliseconds => waits.reduce((sum, [, duration]) => sum + duration, LEASE_MARGIN_MS);
-  const toHint = (waits: readonly Wait[]): string =>
-    `set more than ${toSum(waits)}ms: ${waits.map(([name]) => name).join(' + ')} + ${LEASE_MARGIN_MS}ms`;
-  if (lease <= toSum(work)) return [error(path, `the lease can end ${victim} would run concurrently`, toHint(work))];
-  const all = [...work, ...before];
-  if (lease > toSum(all)) return [];
-  return [warning(path, 'a delivery that waited for a slot or a connection can get 503, as the lease is too short', toHint(all))];
 }
 
 function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Problem[] {
@@ -269,11 +188,6 @@ function checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, 
   return found;
 }
 
-function toKeyHint({ from }: WebhookConfig['description']): string {
-  const example = 'keys: [{ name: current, secret: { env: NAME } }]';
-  return from === undefined ? example : `${example}; for ${from.title} it is ${from.key}`;
-}
-
 function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): Problem[] {
   const { keys, jwks, description } = webhook;
   const found: Problem[] = [];
@@ -283,6 +197,11 @@ function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): 
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could verify`, 'remove keys'));
   return [...found, ...checkNames(webhook, path), ...checkValidity(webhook, path, now)];
+}
+
+function toKeyHint({ from }: WebhookConfig['description']): string {
+  const example = 'keys: [{ name: current, secret: { env: NAME } }]';
+  return from === undefined ? example : `${example}; for ${from.title} it is ${from.key}`;
 }
 
 function checkNames({ keys, jwks }: WebhookConfig, path: Path): Problem[] {
@@ -324,6 +243,87 @@ function checkValidity({ keys, jwks }: WebhookConfig, path: Path, now: EpochMill
       ),
     );
   return found;
+}
+
+/** An ID must be remembered while its delivery can be replayed, and should be while the sender retries. */
+export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Problem[] {
+  const { dedup, tolerance } = webhook;
+  if (dedup === 'off') return [];
+  const at = [...path, 'dedup', 'retention'];
+  const minimum = toMinRetention(tolerance, bodyTimeout);
+  if (dedup.retention >= minimum) {
+    const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS && !repeatsBytes(webhook);
+    const message = 'senders may retry for three days; a retry after the retention is handled again';
+    return isShort ? [warning(at, message, 'retention: 3d')] : [];
+  }
+  return [
+    error(
+      at,
+      'an ID is forgotten while its delivery can still be replayed',
+      `set at least ${Math.ceil(minimum / 1_000)}s: tolerance.past + tolerance.future (a timestamp in the future stays valid for both) + limits.bodyTimeout`,
+    ),
+  ];
+}
+
+/** A wait while an event has a claim. */
+type Wait = readonly [name: string, duration: Milliseconds];
+
+/** A claim must last while the app works. If it also lasts for every wait before that, the gate need not reject deliveries that waited. */
+export function checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Problem[] {
+  const { dedup, order } = webhook;
+  const { before, work } = toWaits(webhook, route, config);
+  const found: Problem[] = [];
+  if (dedup !== 'off') {
+    // The claim of the ID is also held while the event waits for its turn.
+    const needed: Wait[] = order === undefined ? work : [...work, ['order.maxWait', order.maxWait]];
+    found.push(
+      ...checkLease(
+        dedup.lease,
+        needed,
+        before,
+        [...path, 'dedup', 'lease'],
+        webhook.ack === 'onAccept'
+          ? 'before the delivery is stored, so a retry'
+          : 'while the app still handles the delivery, so a retry',
+      ),
+    );
+  }
+  if (order !== undefined) {
+    const victim = 'while the app still handles the event, so another event of the resource';
+    found.push(...checkLease(order.lease, work, before, [...path, 'order', 'lease'], victim));
+  }
+  return found;
+}
+
+/** The waits before a byte is sent to the app, and those from then on. */
+function toWaits({ ack }: WebhookConfig, route: RouteConfig, config: Config): Record<'before' | 'work', Wait[]> {
+  const { timeout, connectTimeout, resend } = route;
+  const queue: Wait = ['limits.queueTimeout', config.limits.queueTimeout];
+  // A stored delivery is sent to the app without a claim; the claim must last until it is stored.
+  if (ack === 'onAccept') return { before: [queue], work: toAppendWaits(config) };
+  const first: Wait[] = resend === 'always' ? [['timeout (of a first attempt)', timeout]] : [];
+  return {
+    before: [queue, ['timeout (for a free connection)', timeout], ...first],
+    work: [
+      ['timeout', timeout],
+      ['connectTimeout', connectTimeout],
+    ],
+  };
+}
+
+function toAppendWaits(config: Config): Wait[] {
+  const timeout = toAppendTimeout(config);
+  return timeout === 0 ? [] : [['provider.queue.postgres.statementTimeout', timeout]];
+}
+
+function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly Wait[], path: Path, victim: string): Problem[] {
+  const toSum = (waits: readonly Wait[]): Milliseconds => waits.reduce((sum, [, duration]) => sum + duration, LEASE_MARGIN_MS);
+  const toHint = (waits: readonly Wait[]): string =>
+    `set more than ${toSum(waits)}ms: ${waits.map(([name]) => name).join(' + ')} + ${LEASE_MARGIN_MS}ms`;
+  if (lease <= toSum(work)) return [error(path, `the lease can end ${victim} would run concurrently`, toHint(work))];
+  const all = [...work, ...before];
+  if (lease > toSum(all)) return [];
+  return [warning(path, 'a delivery that waited for a slot or a connection can get 503, as the lease is too short', toHint(all))];
 }
 
 // The rules of methods and media types: every request that a route lists must be one that its scheme can accept.

@@ -1,4 +1,5 @@
-/** The schema of keys: those that senders sign with, and the one that the gate signs identity tokens with. */
+/** The schema of keys: those that senders sign with, the one that the gate signs identity tokens with, and JSON Web Tokens. */
+
 import * as z from 'zod';
 import { parseJsonPath } from '../../core/json-path.ts';
 import { type SchemeDescription, withReceiverId } from '../../verify/schemes/description.ts';

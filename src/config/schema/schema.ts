@@ -1,4 +1,5 @@
 /** The config's schema. Types, defaults, error messages and the JSON Schema for editors derive from it. */
+
 import * as z from 'zod';
 import { MAX_METHOD_LENGTH } from '../../core/request.ts';
 import { AMBIGUOUS_FORMS } from '../../core/target.ts';
@@ -12,11 +13,13 @@ import { store } from './store-schema.ts';
 import { clientCertificate, listenTls, portTls } from './tls-schema.ts';
 import { webhook } from './webhook-schema.ts';
 
+/** Header fields and methods are tokens (RFC 9110 §5.6.2). */
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
 // The schema of tracing: which incoming traces are continued, and where spans are exported to.
 
 const TRUST_MEANING =
   'Which incoming trace contexts (traceparent) are used: `always` continues the trace of every allowed request; `verified` starts a new trace and links to the span of a verified caller; `none` ignores them.';
-const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 function trace(trust: 'verified' | 'always') {
   return z.strictObject({ trust: z.enum(['none', 'verified', 'always']).default(trust).describe(TRUST_MEANING) }).prefault({});
@@ -43,7 +46,7 @@ const otlp = z.strictObject({
       'URL of the collector, which must accept OTLP/HTTP with JSON; without a path, spans are sent to /v1/traces. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, then OTEL_EXPORTER_OTLP_ENDPOINT.',
     ),
   headers: z
-    .record(z.string().regex(FIELD_NAME, 'a header name must be a token (RFC 9110 §5.6.2)'), textSource)
+    .record(z.string().regex(TOKEN, 'a header name must be a token (RFC 9110 §5.6.2)'), textSource)
     .optional()
     .describe(
       'Headers of each export request, for example Authorization; each value is { env: NAME } or { file: PATH }. Default: OTEL_EXPORTER_OTLP_TRACES_HEADERS, then OTEL_EXPORTER_OTLP_HEADERS.',
@@ -79,6 +82,8 @@ const tracing = z.strictObject({
   otlp: otlp.optional().describe('Exports spans to a collector. Default: no spans; only traceparent is forwarded.'),
 });
 
+// The probes of the app, and the ways to use the gate without forwarding to the app.
+
 /** The three probes of a container. Lifecycle hooks are excluded: they have side effects, and anyone can call this endpoint. */
 const APP_PROBE_KINDS = ['livez', 'readyz', 'startupz'] as const;
 const CONTAINER = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
@@ -98,7 +103,7 @@ const appProbe = z.strictObject({
   headers: z
     .array(
       z.strictObject({
-        name: z.string().regex(FIELD_NAME, 'a header name is a token').describe('Header name; Host is allowed.'),
+        name: z.string().regex(TOKEN, 'a header name is a token').describe('Header name; Host is allowed.'),
         value: z
           .string()
           .regex(FIELD_VALUE, 'a header value must not contain line breaks or other control characters')
@@ -154,8 +159,8 @@ const authz = z.strictObject({
   tls: listenTls.optional().describe('TLS on this port. Default: plain HTTP.'),
 });
 
-/** Header fields and methods are tokens (RFC 9110 §5.6.2). */
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+// Routes.
+
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 
@@ -269,6 +274,8 @@ const route = z.strictObject({
   trace: routeTrace,
   allow: z.literal('anyone').optional().describe('Allows unauthenticated access; only valid on routes without any other check.'),
 });
+
+// All of it.
 
 /** The whole config. */
 export const ConfigSchema = z.strictObject({

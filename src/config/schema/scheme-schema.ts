@@ -143,6 +143,8 @@ const piece = z.union(
 
 /** Without a prefix, an attacker's entry could be the timestamp as well as the sender's. */
 const entryPrefix = visible.min(1, 'the prefix is empty, so any entry could be the timestamp; write for example t=');
+// The signature, what it covers, and the whole scheme.
+
 const ALGORITHMS = [
   'hmac-sha1',
   'hmac-sha256',

@@ -76,6 +76,8 @@ function resolveHandshake(
   return { allowedOrigins: [], ...(parameter === undefined ? undefined : { parameter }), ...section, type };
 }
 
+// The other sections of the webhook section.
+
 const MAX_PATHS = 32;
 /** Which bodies of a route the journal stores, and without which values. */
 const storeBody = z.strictObject({
@@ -200,6 +202,8 @@ const sns = z.strictObject({
     .default(true)
     .describe('Confirms subscriptions to these topics by calling the URL in a verified SubscriptionConfirmation message.'),
 });
+
+// The webhook section.
 
 const NAMES = [...PRESETS.map(({ name }) => name), 'custom'];
 

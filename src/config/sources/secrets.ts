@@ -1,4 +1,5 @@
-/** Reads secrets from files and environment variables. Messages never contain any part of a secret. */
+/** Reads secrets, TLS files and sources of users, from files and environment variables. Messages never contain any part of a secret. */
+
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';

@@ -1,4 +1,4 @@
-/** A captured request, independent of the capture format. */
+/** A captured request, independent of the capture format; and its plainest format, the request as it was sent. */
 
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { usageError } from '../../core/errors.ts';

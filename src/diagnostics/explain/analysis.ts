@@ -1,4 +1,5 @@
-/** The input and the result of an analysis. */
+/** The input and the result of an analysis, and what it may cost. */
+
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';

@@ -19,8 +19,8 @@ import {
 } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import type { ExplainCause } from './explain-metrics.ts';
+import { analyzeToken, toFinding, toHeadHints, toTimeHints } from './findings.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
-import { analyzeToken, toFinding, toHeadHints, toTimeHints } from './hints.ts';
 
 /** Which parts a combination changes. */
 interface AnalysisShape {

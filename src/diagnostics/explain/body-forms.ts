@@ -251,6 +251,8 @@ function toInnerText(tokens: readonly string[]): Buffer | undefined {
   return tokens.length === 1 && only.startsWith('"') ? Buffer.from(JSON.parse(only) as string) : undefined;
 }
 
+// JSON as tokens.
+
 /** One token: punctuation, or a literal as written. */
 type Token = string;
 

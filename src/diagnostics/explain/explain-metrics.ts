@@ -1,4 +1,5 @@
-/** The metrics of the analysis of rejected signatures. */
+/** The metrics of rejected deliveries: why their signatures were rejected, and which ones were captured. */
+
 import type { Registry } from '@prometheus-io/client';
 import { BoundCounters, CounterFamily, PerRoute, type RouteIdentity, type RouteSeries } from '../../telemetry/metrics/series.ts';
 

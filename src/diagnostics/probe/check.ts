@@ -1,4 +1,4 @@
-/** The context of a check: it creates valid deliveries, sends them or variants of them, and records the responses. */
+/** A check of an endpoint: its definition, what most checks expect, and its context. */
 
 import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
@@ -8,8 +8,6 @@ import type { EncodedKey } from '../../verify/schemes/sign.ts';
 import type { Fields, ProbeReply, ProbeResponse, SendRequest } from './client.ts';
 import { getField, type ProbedScheme } from './probed-scheme.ts';
 import type { ProbeSample } from './sample.ts';
-
-// The definition of a check, and the two expectations that most checks have.
 
 /** `critical`: forged events are accepted. `major`: events are lost, or handled twice. `minor`: a weakness that is harder to exploit. */
 export const SEVERITIES = ['critical', 'major', 'minor'] as const;
@@ -62,11 +60,7 @@ export function notApplicable(why: string): CheckFinding {
   return { outcome: 'not_applicable', actual: why };
 }
 
-/** A signature with another key, as an entry of the signature header. */
-export function toForeignEntry({ scheme }: CheckContext, delivery: ProbeDelivery): string {
-  const { prefix, encoded } = scheme.split(getField(scheme.sign(delivery, scheme.foreignKey), scheme.signatureName));
-  return `${prefix}${encoded}`;
-}
+// Sends deliveries, and compares the responses with what is expected.
 
 /** A delivery and its reply. */
 export interface Sent {
@@ -102,6 +96,11 @@ export async function expectRejected(context: CheckContext, ...deliveries: reado
   return { outcome: isRejected ? 'passed' : 'failed', actual: describeReplies(sent), ...advise(sent) };
 }
 
+/** Whether the status is 2xx. */
+export function isAccepted(reply: ProbeReply): boolean {
+  return 'status' in reply && reply.status >= 200 && reply.status < 300;
+}
+
 /** The status, or why there is none. */
 function describeReply(reply: ProbeReply): string {
   return 'status' in reply ? String(reply.status) : reply.failure;
@@ -122,6 +121,14 @@ function advise(sent: readonly Sent[]): { advice?: string } {
     ? { advice: 'the endpoint rate-limits requests (429): raise the limit for the probe, or use --parallel 1' }
     : {};
 }
+
+/** A signature with another key, as an entry of the signature header. */
+export function toForeignEntry({ scheme }: CheckContext, delivery: ProbeDelivery): string {
+  const { prefix, encoded } = scheme.split(getField(scheme.sign(delivery, scheme.foreignKey), scheme.signatureName));
+  return `${prefix}${encoded}`;
+}
+
+// The context: it creates valid deliveries, sends them or variants of them, and records the responses.
 
 /** One delivery; `body` and `fields` are sent as they are, even if others were signed. */
 export interface ProbeDelivery {
@@ -236,9 +243,4 @@ function findLeaks({ text }: ProbeResponse, delivery: ProbeDelivery, { scheme, k
   if (text.includes(secret) || text.includes(secret.replace(/^whs(?:ec|k)_/, ''))) leaks.push('secret');
   if (STACK_TRACE.test(text)) leaks.push('trace');
   return leaks;
-}
-
-/** Whether the status is 2xx. */
-export function isAccepted(reply: ProbeReply): boolean {
-  return 'status' in reply && reply.status >= 200 && reply.status < 300;
 }

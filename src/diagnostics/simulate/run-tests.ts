@@ -221,6 +221,8 @@ function describeDecision({ line, response }: SimulationResult): string {
   return detail === undefined ? words.join(' ') : `${words.join(' ')}: ${detail}`;
 }
 
+// Compares the result with the expected one.
+
 /** A difference; both values as text. */
 interface Mismatch {
   readonly field: string;

@@ -93,6 +93,8 @@ async function findReplicas(lookups: Lookups, namespace: string, owner: OwnerRef
   return found === 'unknown' || found === 'absent' ? 0 : (found.object.replicas ?? 1);
 }
 
+// Checks configs.
+
 /** The cached result for a config. */
 interface CheckedConfig {
   /** Why the sidecar does not start with it, or which variables are missing. */

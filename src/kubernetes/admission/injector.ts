@@ -12,7 +12,7 @@ import { buildMemory, readContainerMemory, type ServerMemory, toMemoryBudget } f
 import { TlsContexts, type TlsSettings } from '../../http/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/process-metrics.ts';
-import { createTemporaryPair, type ServerPair } from '../certificates/certificate-rotation.ts';
+import { createTemporaryPair, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';

@@ -1,24 +1,15 @@
 /** Keeps the CA, the caBundle of the webhook and the injector's serving certificate in step. Holds the CA's key, so nothing here listens. */
-import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
+
+import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import { Secret } from '../../core/secret.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
-import { type CaSet, createCa, readSecretData, toEnd, toIssuedAt, toSecretData, toTrusted, toValidity } from './ca.ts';
-import { type Issuer, issueServer } from './certificate.ts';
-import {
-  ClusterObjectError,
-  ClusterSecret,
-  isSameTrust,
-  type SecretData,
-  type SecretObject,
-  WebhookBundle,
-} from './cluster-objects.ts';
-
-// The events that the rotation controller logs.
+import { type CaSet, createCa, readSecretData, toEnd, toIssuedAt, toSecretData, toTrusted } from './ca.ts';
+import { ClusterObjectError, ClusterSecret, isSameTrust, type SecretObject, WebhookBundle } from './cluster-objects.ts';
+import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from './server-pair.ts';
 
 type RotationLogEvent =
   | 'ca_rotated'
@@ -42,6 +33,38 @@ interface RotationConfig extends RotationTimes {
   readonly webhook: string;
   readonly dnsNames: readonly string[];
   readonly checkInterval: Milliseconds;
+}
+
+/** The running rotation controller: holds the CA's key and the right to change the webhook's caBundle, and listens on no port. */
+export class RotationController {
+  readonly #context;
+  readonly #rotation: CertificateRotation;
+  readonly #unwatchErrors: () => void;
+
+  constructor(context: {
+    readonly rotation: RotationConfig;
+    readonly kube: KubeClient;
+    readonly clock: Clock;
+    readonly logger: RotationLogger;
+  }) {
+    this.#context = context;
+    this.#rotation = new CertificateRotation(context.rotation, context);
+    // The controller has no port from which metrics could be scraped, so these errors are only logged.
+    this.#unwatchErrors = watchEscapedErrors({ ...context, metrics: { escapedError: () => undefined } });
+  }
+
+  /** Starts the rotation. Failures are logged and retried. */
+  start(): void {
+    runDetached(this.#rotation.start());
+  }
+
+  /** Stops immediately. This is safe because each step is a single write. */
+  async stop(): Promise<true> {
+    this.#rotation.close();
+    this.#context.kube.close();
+    this.#unwatchErrors();
+    return true;
+  }
 }
 
 /** The pair that the injectors serve, and the Secret as it was read. */
@@ -239,38 +262,6 @@ class CaSecret {
   }
 }
 
-/** The running rotation controller: holds the CA's key and the right to change the webhook's caBundle, and listens on no port. */
-export class RotationController {
-  readonly #context;
-  readonly #rotation: CertificateRotation;
-  readonly #unwatchErrors: () => void;
-
-  constructor(context: {
-    readonly rotation: RotationConfig;
-    readonly kube: KubeClient;
-    readonly clock: Clock;
-    readonly logger: RotationLogger;
-  }) {
-    this.#context = context;
-    this.#rotation = new CertificateRotation(context.rotation, context);
-    // The controller has no port from which metrics could be scraped, so these errors are only logged.
-    this.#unwatchErrors = watchEscapedErrors({ ...context, metrics: { escapedError: () => undefined } });
-  }
-
-  /** Starts the rotation. Failures are logged and retried. */
-  start(): void {
-    runDetached(this.#rotation.start());
-  }
-
-  /** Stops immediately. This is safe because each step is a single write. */
-  async stop(): Promise<true> {
-    this.#rotation.close();
-    this.#context.kube.close();
-    this.#unwatchErrors();
-    return true;
-  }
-}
-
 // Decides when a CA is replaced, in steps that keep every server trusted at all times. Pure.
 
 /** Lifetimes. */
@@ -333,74 +324,4 @@ function toRenewal(certificate: X509Certificate): EpochMilliseconds {
 
 function withPrevious(previous: CaSet['previous']): Pick<CaSet, 'previous'> {
   return previous === undefined ? {} : { previous };
-}
-
-// The injector's server certificate and key as stored in a Secret, which the rotation controller writes and the injector reads.
-
-/** A certificate with its key, PEM. */
-export interface ServerPair {
-  readonly cert: Buffer;
-  readonly key: Secret;
-}
-
-/** A pair with its parsed certificates. */
-interface IssuedPair {
-  readonly pair: ServerPair;
-  readonly certificate: X509Certificate;
-  /** The CA certificate that signed it. */
-  readonly issuer: X509Certificate;
-}
-
-/** The names and lifetime of a server certificate. */
-interface ServerNames {
-  readonly service: string;
-  readonly namespace: string;
-  readonly dnsNames: readonly string[];
-  readonly serverLifetime: Milliseconds;
-}
-
-/** The keys of a Secret of type kubernetes.io/tls, so that other tools can read it. */
-const KEYS = { certificate: 'tls.crt', key: 'tls.key', issuer: 'ca.crt' } as const;
-
-/** Creates a key and issues a certificate for it. */
-export function issuePair(issuer: Issuer, names: ServerNames, now: EpochMilliseconds): IssuedPair {
-  const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  const certificate = issueServer(toNames(names), keys.publicKey, toValidity(now, names.serverLifetime), issuer);
-  const key = new Secret(Buffer.from(keys.privateKey.export({ type: 'pkcs8', format: 'pem' })));
-  return { certificate, issuer: issuer.certificate, pair: { cert: Buffer.from(certificate.toString()), key } };
-}
-
-/** Creates a temporary certificate that no client trusts, to listen with until the first one is loaded. */
-export function createTemporaryPair(now: EpochMilliseconds, life: Milliseconds): ServerPair {
-  const names = { service: 'sidegate', namespace: 'none', dnsNames: [], serverLifetime: life };
-  return issuePair(createCa(now, life), names, now).pair;
-}
-
-/** The API server uses `<service>.<namespace>.svc`; the other names are for manual requests, for example with curl. */
-function toNames({ service, namespace, dnsNames }: Omit<ServerNames, 'serverLifetime'>): string[] {
-  const base = `${service}.${namespace}`;
-  return [...new Set([`${base}.svc`, `${base}.svc.cluster.local`, base, service, ...dnsNames])];
-}
-
-/** Converts to the data of the Secret. */
-export function toPairData({ pair, issuer }: IssuedPair): SecretData {
-  return {
-    [KEYS.certificate]: pair.cert.toString('base64'),
-    [KEYS.key]: pair.key.expose().toString('base64'),
-    [KEYS.issuer]: Buffer.from(issuer.toString()).toString('base64'),
-  };
-}
-
-/** Parses the data of the Secret; undefined unless it contains a complete pair whose certificate, key and issuer match. */
-export function readPairData(data: SecretData): IssuedPair | undefined {
-  const read = (key: string): Buffer => Buffer.from(data[key] ?? '', 'base64');
-  try {
-    const [cert, key] = [read(KEYS.certificate), read(KEYS.key)];
-    const certificate = new X509Certificate(cert);
-    const issuer = new X509Certificate(read(KEYS.issuer));
-    const isWhole = certificate.checkPrivateKey(createPrivateKey(key)) && certificate.verify(issuer.publicKey);
-    return isWhole ? { certificate, issuer, pair: { cert, key: new Secret(key) } } : undefined;
-  } catch {
-    return undefined;
-  }
 }

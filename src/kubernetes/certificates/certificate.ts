@@ -1,4 +1,5 @@
-/** Issues X.509 v3 certificates (RFC 5280): a CA certificate, and the server certificates that it signs. Pure: keys and times are parameters. */
+/** X.509 v3 certificates (RFC 5280): issues a CA certificate and the server certificates that it signs, and verifies chains. Pure: keys and times are parameters. */
+
 import { createHash, type KeyObject, randomBytes, sign, X509Certificate } from 'node:crypto';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 
@@ -45,24 +46,6 @@ interface CertificateContents {
   readonly publicKey: KeyObject;
   readonly extensions: readonly Buffer[];
 }
-
-const TAG = {
-  boolean: 0x01,
-  integer: 0x02,
-  bitString: 0x03,
-  octetString: 0x04,
-  oid: 0x06,
-  utf8String: 0x0c,
-  utcTime: 0x17,
-  generalizedTime: 0x18,
-  sequence: 0x30,
-  set: 0x31,
-} as const;
-const CONTEXT = 0x80;
-const CONSTRUCTED = 0x20;
-/** Years from 2050 on need four digits (RFC 5280 §4.1.2.5). */
-const FIRST_GENERALIZED_YEAR = 2050;
-const LAST_YEAR = 9999;
 
 /** Issues a self-signed CA certificate that can sign server certificates, but no further CAs. Its name contains a part of its key's ID. */
 export function issueCa(name: string, keys: KeyPair, validity: CertificateValidity): X509Certificate {
@@ -145,6 +128,86 @@ function toKeyId(publicKey: KeyObject): Buffer {
   const point = Buffer.concat([Buffer.from([4]), Buffer.from(x, 'base64url'), Buffer.from(y, 'base64url')]);
   return createHash('sha256').update(point).digest().subarray(0, KEY_ID_BYTES);
 }
+
+// Verifies a server's certificate chain against trusted CAs, as the API server will do later.
+
+const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+/** Maximum number of intermediates between a server's certificate and its CA. */
+const MAX_CHAIN_LENGTH = 10;
+
+/** The certificates in PEM text, in order; blocks that cannot be parsed are skipped. */
+export function readCertificates(pem: string): X509Certificate[] {
+  return (pem.match(PEM) ?? []).flatMap((block) => {
+    try {
+      return [new X509Certificate(block)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** Undefined if the chain is valid; otherwise the reason. `chain`: the server's certificate first. */
+export function findChainProblem(
+  chain: readonly X509Certificate[],
+  trusted: readonly X509Certificate[],
+  name: string | undefined,
+  now: EpochMilliseconds,
+): string | undefined {
+  const [server, ...intermediates] = chain;
+  if (server === undefined) return 'there is no certificate yet';
+  if (Date.parse(server.validTo) <= now) return `the certificate expired on ${server.validTo}`;
+  if (Date.parse(server.validFrom) > now) return `the certificate is not valid before ${server.validFrom}`;
+  if (name !== undefined && server.checkHost(name) === undefined) return `the certificate is not for ${name}`;
+  if (trusted.length === 0) return 'the caBundle of the webhook configuration is empty';
+  return leadsTo(server, intermediates, trusted, now)
+    ? undefined
+    : 'the caBundle of the webhook configuration does not contain its CA';
+}
+
+function leadsTo(
+  server: X509Certificate,
+  intermediates: readonly X509Certificate[],
+  trusted: readonly X509Certificate[],
+  now: EpochMilliseconds,
+): boolean {
+  let end = server;
+  for (let length = 0; length < MAX_CHAIN_LENGTH; length++) {
+    const last = end;
+    if (trusted.some((root) => root.raw.equals(last.raw) || (isValid(root, now) && isIssuedBy(last, root)))) return true;
+    const issuer = intermediates.find((each) => !each.raw.equals(last.raw) && isValid(each, now) && isIssuedBy(last, each));
+    if (issuer === undefined) return false;
+    end = issuer;
+  }
+  return false;
+}
+
+function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): boolean {
+  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+}
+
+function isValid({ validFrom, validTo }: X509Certificate, now: EpochMilliseconds): boolean {
+  return Date.parse(validFrom) <= now && now < Date.parse(validTo);
+}
+
+// Encodes values by the distinguished encoding rules (DER, ITU-T X.690).
+
+const TAG = {
+  boolean: 0x01,
+  integer: 0x02,
+  bitString: 0x03,
+  octetString: 0x04,
+  oid: 0x06,
+  utf8String: 0x0c,
+  utcTime: 0x17,
+  generalizedTime: 0x18,
+  sequence: 0x30,
+  set: 0x31,
+} as const;
+const CONTEXT = 0x80;
+const CONSTRUCTED = 0x20;
+/** Years from 2050 on need four digits (RFC 5280 §4.1.2.5). */
+const FIRST_GENERALIZED_YEAR = 2050;
+const LAST_YEAR = 9999;
 
 /** Encodes a tag, a length and a value. */
 function encode(tag: number, content: Buffer): Buffer {
@@ -233,64 +296,4 @@ export function time(at: EpochMilliseconds): Buffer {
   return year < FIRST_GENERALIZED_YEAR
     ? encode(TAG.utcTime, Buffer.from(digits.slice(2), 'latin1'))
     : encode(TAG.generalizedTime, Buffer.from(digits, 'latin1'));
-}
-
-// Verifies a server's certificate chain against trusted CAs, as the API server will do later.
-
-const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
-/** Maximum number of intermediates between a server's certificate and its CA. */
-const MAX_CHAIN_LENGTH = 10;
-
-/** The certificates in PEM text, in order; blocks that cannot be parsed are skipped. */
-export function readCertificates(pem: string): X509Certificate[] {
-  return (pem.match(PEM) ?? []).flatMap((block) => {
-    try {
-      return [new X509Certificate(block)];
-    } catch {
-      return [];
-    }
-  });
-}
-
-/** Undefined if the chain is valid; otherwise the reason. `chain`: the server's certificate first. */
-export function findChainProblem(
-  chain: readonly X509Certificate[],
-  trusted: readonly X509Certificate[],
-  name: string | undefined,
-  now: EpochMilliseconds,
-): string | undefined {
-  const [server, ...intermediates] = chain;
-  if (server === undefined) return 'there is no certificate yet';
-  if (Date.parse(server.validTo) <= now) return `the certificate expired on ${server.validTo}`;
-  if (Date.parse(server.validFrom) > now) return `the certificate is not valid before ${server.validFrom}`;
-  if (name !== undefined && server.checkHost(name) === undefined) return `the certificate is not for ${name}`;
-  if (trusted.length === 0) return 'the caBundle of the webhook configuration is empty';
-  return leadsTo(server, intermediates, trusted, now)
-    ? undefined
-    : 'the caBundle of the webhook configuration does not contain its CA';
-}
-
-function leadsTo(
-  server: X509Certificate,
-  intermediates: readonly X509Certificate[],
-  trusted: readonly X509Certificate[],
-  now: EpochMilliseconds,
-): boolean {
-  let end = server;
-  for (let length = 0; length < MAX_CHAIN_LENGTH; length++) {
-    const last = end;
-    if (trusted.some((root) => root.raw.equals(last.raw) || (isValid(root, now) && isIssuedBy(last, root)))) return true;
-    const issuer = intermediates.find((each) => !each.raw.equals(last.raw) && isValid(each, now) && isIssuedBy(last, each));
-    if (issuer === undefined) return false;
-    end = issuer;
-  }
-  return false;
-}
-
-function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): boolean {
-  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
-}
-
-function isValid({ validFrom, validTo }: X509Certificate, now: EpochMilliseconds): boolean {
-  return Date.parse(validFrom) <= now && now < Date.parse(validTo);
 }

@@ -1,33 +1,12 @@
-/** Reads and replaces one Secret of the cluster. A write is rejected if the Secret has changed since it was read, so two writers never mix. */
+/** The objects of the cluster that hold certificates. A write is rejected if the object has changed since it was read, so two writers never mix. */
+
 import type { X509Certificate } from 'node:crypto';
 import { toErrorText } from '../../core/errors.ts';
 import { CONTENT, type KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { readCertificates } from './certificate.ts';
 
-// Errors about objects of the cluster, with messages for the operator.
-
-/** An object is missing, unreadable or in the wrong state. An operator can fix it while the injector runs. */
-export class ClusterObjectError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'ClusterObjectError';
-  }
-}
-
-/** The error for a failed request about `title`, with the reason and a fix. `rule`: the RBAC rule that the request needs. */
-function toClusterObjectError(thrown: unknown, title: string, rule: string): ClusterObjectError {
-  if (thrown instanceof ClusterObjectError) return thrown;
-  if (!(thrown instanceof KubeError)) return new ClusterObjectError(`${title}: ${toErrorText(thrown)}`);
-  if (thrown.status === 404) return new ClusterObjectError(`${title}: not found; the chart creates it`);
-  if (thrown.status === 403) return new ClusterObjectError(`${title}: forbidden; grant the service account ${rule}`);
-  return new ClusterObjectError(`${title}: ${thrown.message}`);
-}
-
-/** Whether another client changed the object after it was read. */
-function isConflict(thrown: unknown): boolean {
-  return thrown instanceof KubeError && thrown.status === 409;
-}
+// Reads and replaces one Secret.
 
 /** The data of a Secret as in the API: base64 by key. */
 export type SecretData = Readonly<Record<string, string>>;
@@ -172,4 +151,28 @@ export function isSameTrust(one: readonly X509Certificate[], other: readonly X50
 
 function toHost(url: string | undefined): string | undefined {
   return url !== undefined && URL.canParse(url) ? new URL(url).hostname : undefined;
+}
+
+// Errors about both, with messages for the operator.
+
+/** An object is missing, unreadable or in the wrong state. An operator can fix it while the injector runs. */
+export class ClusterObjectError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ClusterObjectError';
+  }
+}
+
+/** The error for a failed request about `title`, with the reason and a fix. `rule`: the RBAC rule that the request needs. */
+function toClusterObjectError(thrown: unknown, title: string, rule: string): ClusterObjectError {
+  if (thrown instanceof ClusterObjectError) return thrown;
+  if (!(thrown instanceof KubeError)) return new ClusterObjectError(`${title}: ${toErrorText(thrown)}`);
+  if (thrown.status === 404) return new ClusterObjectError(`${title}: not found; the chart creates it`);
+  if (thrown.status === 403) return new ClusterObjectError(`${title}: forbidden; grant the service account ${rule}`);
+  return new ClusterObjectError(`${title}: ${thrown.message}`);
+}
+
+/** Whether another client changed the object after it was read. */
+function isConflict(thrown: unknown): boolean {
+  return thrown instanceof KubeError && thrown.status === 409;
 }

@@ -1,4 +1,4 @@
-/** The fields of Kubernetes objects that the doctor uses, as the API server sends them. */
+/** The fields of Kubernetes objects that the doctor uses, as the API server sends them; and the selectors of labels among them. */
 
 /** Metadata of an object. */
 interface Metadata {

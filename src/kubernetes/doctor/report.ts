@@ -1,4 +1,5 @@
-/** The report: for people one table, most severe first, with the findings under each row; for tools JSON. */
+/** The report of the doctor, derived from the facts: every workload with its state and findings, and the findings about the cluster. */
+
 import { checkAdmission } from './check-admission.ts';
 import { areConfigsKnown, checkConfig } from './check-config.ts';
 import { checkInjection, findUnprotected, isRequested } from './check-injection.ts';
@@ -12,8 +13,6 @@ import { CONTROLLER_KINDS, type Facts, type FoundObjects, itemsOf } from './fact
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
 import { findSidecar, isConcerned, isOnAppPort, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
-
-// Derives the report from the facts: every workload with its state and findings, and the findings about the cluster.
 
 /**
  * `unprotected`: pods that should have the sidecar do not have it. `bypassed`: they have it, but something bypasses it. `idle`: the
@@ -208,6 +207,8 @@ function distinct(words: readonly string[]): readonly string[] {
 function countBy<T extends string>(names: readonly T[], given: readonly T[]): Record<T, number> {
   return Object.fromEntries(names.map((name) => [name, given.filter((each) => each === name).length])) as Record<T, number>;
 }
+
+// Writes the report: for people one table, most severe first, with the findings under each row; for tools JSON.
 
 /** The scope of the report. */
 interface Subject {

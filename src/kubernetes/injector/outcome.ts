@@ -1,4 +1,5 @@
-/** Outcomes of an injection, and the closed lists of reasons in metrics and Events. */
+/** The input and the outcomes of an injection, and the closed lists of reasons in metrics and Events. */
+
 import type { SidecarDefaults } from './injector-config.ts';
 import type { InterceptionMode } from './kubernetes-values.ts';
 import type { PatchOperation } from './patch.ts';

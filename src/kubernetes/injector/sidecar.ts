@@ -78,6 +78,8 @@ function isSet(found: Values[string]): boolean {
   return found !== undefined && found !== false;
 }
 
+// The sidecar.
+
 /** The values of the shape's placeholders. */
 export interface SidecarValues extends Values {
   readonly image: string;

@@ -1,4 +1,5 @@
-/** Finds the pods and pod templates in Kubernetes objects. */
+/** Finds the pods and pod templates in Kubernetes objects, and what bypasses their sidecars. */
+
 import { checkServices } from '../doctor/check-services.ts';
 import type { FindingCode } from '../doctor/finding.ts';
 import type { Container, Ingress, Pod, PodTemplate, Service, ServicePort } from '../doctor/objects.ts';

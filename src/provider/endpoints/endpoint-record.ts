@@ -1,9 +1,12 @@
-/** How endpoints are stored: JSON with a version, in which secrets and header values are encrypted if the config has a key. */
+/** How endpoints are stored: JSON with a version, in which secrets and header values are encrypted if the config has a key; and how many may be. */
+
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
+import { getHeapStatistics } from 'node:v8';
 import * as z from 'zod';
 import type { ProviderEndpointConfig } from '../../config/schema/config.ts';
 import type { endpointSettings } from '../../config/schema/provider-schema.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import { Counts } from '../../core/collections.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { parseJson } from '../../core/json-path.ts';
 import type { Fault } from '../../core/problem.ts';
@@ -112,6 +115,8 @@ function formatNames(names: readonly string[]): string {
   const more = names.length - MAX_NAMED;
   return `${names.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
+
+// Writes and reads the JSON.
 
 const RECORD_VERSION = 1;
 
@@ -237,4 +242,68 @@ export function toEndpoint(
   const { timeout = defaults.timeout, concurrency = defaults.concurrency, schedule = defaults.schedule } = settings;
   const completed = { timeout, connectTimeout: Math.min(defaults.connectTimeout, timeout), concurrency, schedule };
   return { ...rest, ...completed, headers: Object.entries(headers), isOperational, ...own };
+}
+
+// Bounds the heap that stored endpoints use, in all and by tenant.
+
+/** A stored endpoint, or the state of one. */
+interface Kept {
+  readonly json: string;
+  readonly record?: EndpointRecord | undefined;
+}
+
+/** The part of the heap that stored endpoints may use, and what each uses: 2.7 KB were measured, and 2 bytes per character, and 480 per pattern. */
+export const ENDPOINTS_HEAP_SHARE = 0.4;
+const [ENDPOINT_BYTES, BYTES_PER_CHARACTER, PATTERN_BYTES] = [2_048, 3, 512];
+/** Of that part, for the endpoints of one tenant. */
+const TENANT_SHARE = 0.5;
+/** More is not read, unless a large heap has more room: what was accepted, also if it was encrypted since. A replica with more memory may have stored more. */
+const [READ_HEAP_SHARE, LARGE_HEAP_SHARE, USED_BYTES] = [0.45, 0.85, 24 * 2 ** 20];
+
+export class EndpointMemory {
+  readonly heapBytes: number;
+  #bytes = 0;
+  readonly #ofTenants = new Counts();
+
+  constructor(heapBytes = getHeapStatistics().heap_size_limit) {
+    this.heapBytes = heapBytes;
+  }
+
+  replace(before: Kept | undefined, after: Kept | undefined): void {
+    this.#bytes += toGrowth(before, after);
+    for (const [kept, sign] of [
+      [before, -1],
+      [after, 1],
+    ] as const)
+      if (kept?.record?.settings.tenant !== undefined) this.#ofTenants.add(kept.record.settings.tenant, sign * toKeptBytes(kept));
+  }
+
+  /** Which part has no room for a new or changed endpoint. */
+  findFull(before: Kept | undefined, after: Kept): 'heap' | 'tenant' | undefined {
+    const growth = toGrowth(before, after);
+    const most = ENDPOINTS_HEAP_SHARE * this.heapBytes;
+    if (growth <= 0) return undefined;
+    if (this.#bytes + growth > most) return 'heap';
+    const tenant = after.record?.settings.tenant;
+    return tenant !== undefined && this.#ofTenants.of(tenant) + growth > TENANT_SHARE * most ? 'tenant' : undefined;
+  }
+
+  /** Whether the start may read another one. */
+  canRead(before: Kept | undefined, after: Kept): boolean {
+    const most = Math.max(READ_HEAP_SHARE * this.heapBytes, LARGE_HEAP_SHARE * this.heapBytes - USED_BYTES);
+    return this.#bytes + toGrowth(before, after) <= most;
+  }
+}
+
+/** `characters`: of its JSON. */
+export function toHeapBytes(characters: number, patterns: number): number {
+  return ENDPOINT_BYTES + BYTES_PER_CHARACTER * characters + PATTERN_BYTES * patterns;
+}
+
+function toKeptBytes(kept: Kept | undefined): number {
+  return kept === undefined ? 0 : toHeapBytes(kept.json.length, kept.record?.settings.events.length ?? 0);
+}
+
+function toGrowth(before: Kept | undefined, after: Kept | undefined): number {
+  return toKeptBytes(after) - toKeptBytes(before);
 }

@@ -15,13 +15,14 @@ import {
   STATE_PREFIX,
   type Target,
 } from './endpoint.ts';
-import { EndpointIndex, EndpointMemory } from './endpoint-index.ts';
+import { EndpointIndex } from './endpoint-index.ts';
 import {
   type ConfigState,
   decodeRecord,
   decodeState,
   type EndpointCipher,
   type EndpointDefaults,
+  EndpointMemory,
   type EndpointRecord,
   encodeRecord,
   encodeState,

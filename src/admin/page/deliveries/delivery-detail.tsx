@@ -1,4 +1,5 @@
-/** One request in full, in a dialog. */
+/** One request in full, in a dialog; and the elements that the list of requests shows, too. */
+
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { BodyView, DeliveryDetail, DeliveryView } from '../../console/schemas.ts';
@@ -6,53 +7,10 @@ import { read, toMessage } from '../api.ts';
 import { Copy, Dialog, Facts } from '../elements.tsx';
 import { formatBytes, formatMs, toWords } from '../format.ts';
 
-// The stages of a request, as one line.
-
-type StageView = DeliveryView['stages'][number];
-
-/** The line: what each stage found, and why one stopped the request. */
-export function Stages({ stages, delivery }: Pick<DeliveryView, 'stages' | 'delivery'>): JSX.Element {
-  return (
-    <ol class="stages">
-      {stages.map(({ name, result, detail }) => (
-        <li key={name} class={result}>
-          <StageName name={name} delivery={delivery} />
-          <span class="hidden">, {toWords(result)}</span>
-          {/* The route has a column. */}
-          {detail !== null && !(name === 'route' && result === 'passed') && <small> {toDetail(result, detail)}</small>}
-        </li>
-      ))}
-    </ol>
-  );
-}
-
-/** A queued request links to its delivery to the app. */
-function StageName({ name, delivery }: { readonly name: string } & Pick<DeliveryView, 'delivery'>): JSX.Element {
-  if (name !== 'queued' || delivery === null) return <>{name}</>;
-  return <a href={`/?view=outgoing&delivery=${encodeURIComponent(delivery)}`}>{name}</a>;
-}
-
-/** The reason in words; names of keys and users stay as they are. */
-function toDetail(result: StageView['result'], detail: string): string {
-  return result === 'stopped' || result === 'answered' ? toWords(detail) : detail;
-}
-
-/** How a request ended, by text, color and sign. */
-export function Outcome({ outcome }: Pick<DeliveryView, 'outcome'>): JSX.Element {
-  return <span class={`outcome ${outcome}`}>{outcome}</span>;
-}
-
 /** The analysis of a signature runs later, and may wait for others. */
 const FINDING_DELAYS_MS = [1_000, 2_000, 4_000, 8_000] as const;
 const REQUEST_ID = /^[0-9a-f-]{36}$/;
 const ANALYZED: ReadonlySet<string | null> = new Set(['timestamp', 'signature']);
-
-/** The ID is from the address, so it could be the path of anything. */
-async function readDetail(id: string, signal: AbortSignal): Promise<DeliveryDetail> {
-  if (!REQUEST_ID.test(id))
-    throw new Error('The address has no valid ID of a request. Close this dialog, and open one of the list.');
-  return read<DeliveryDetail>(`/deliveries/${id}`, signal);
-}
 
 /** Loads the request, and shows it. */
 export function DeliveryDialog({ id, onClose }: { readonly id: string; readonly onClose: () => void }): JSX.Element {
@@ -79,6 +37,13 @@ export function DeliveryDialog({ id, onClose }: { readonly id: string; readonly 
       {detail === undefined ? error === undefined && <p>Loading…</p> : <Detail detail={detail} />}
     </Dialog>
   );
+}
+
+/** The ID is from the address, so it could be the path of anything. */
+async function readDetail(id: string, signal: AbortSignal): Promise<DeliveryDetail> {
+  if (!REQUEST_ID.test(id))
+    throw new Error('The address has no valid ID of a request. Close this dialog, and open one of the list.');
+  return read<DeliveryDetail>(`/deliveries/${id}`, signal);
 }
 
 function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
@@ -165,4 +130,40 @@ function toFacts(detail: DeliveryDetail): [string, string | null][] {
     ['Request', detail.id],
     ['Trace', detail.traceId],
   ];
+}
+
+// How a request ended, and its stages as one line.
+
+/** How a request ended, by text, color and sign. */
+export function Outcome({ outcome }: Pick<DeliveryView, 'outcome'>): JSX.Element {
+  return <span class={`outcome ${outcome}`}>{outcome}</span>;
+}
+
+type StageView = DeliveryView['stages'][number];
+
+/** The line: what each stage found, and why one stopped the request. */
+export function Stages({ stages, delivery }: Pick<DeliveryView, 'stages' | 'delivery'>): JSX.Element {
+  return (
+    <ol class="stages">
+      {stages.map(({ name, result, detail }) => (
+        <li key={name} class={result}>
+          <StageName name={name} delivery={delivery} />
+          <span class="hidden">, {toWords(result)}</span>
+          {/* The route has a column. */}
+          {detail !== null && !(name === 'route' && result === 'passed') && <small> {toDetail(result, detail)}</small>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** A queued request links to its delivery to the app. */
+function StageName({ name, delivery }: { readonly name: string } & Pick<DeliveryView, 'delivery'>): JSX.Element {
+  if (name !== 'queued' || delivery === null) return <>{name}</>;
+  return <a href={`/?view=outgoing&delivery=${encodeURIComponent(delivery)}`}>{name}</a>;
+}
+
+/** The reason in words; names of keys and users stay as they are. */
+function toDetail(result: StageView['result'], detail: string): string {
+  return result === 'stopped' || result === 'answered' ? toWords(detail) : detail;
 }

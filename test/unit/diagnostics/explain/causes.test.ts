@@ -13,7 +13,7 @@ import {
   Meter,
 } from '../../../../src/diagnostics/explain/analysis.ts';
 import { EXPLAIN_CAUSES, type ExplainCause } from '../../../../src/diagnostics/explain/explain-metrics.ts';
-import { CAUSES } from '../../../../src/diagnostics/explain/hints.ts';
+import { CAUSES } from '../../../../src/diagnostics/explain/findings.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription, SecretEncoding } from '../../../../src/verify/schemes/description.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createCa } from '../../../../src/kubernetes/certificates/ca.ts';
-import { issuePair, readPairData, toPairData } from '../../../../src/kubernetes/certificates/certificate-rotation.ts';
 import type { SecretData } from '../../../../src/kubernetes/certificates/cluster-objects.ts';
+import { issuePair, readPairData, toPairData } from '../../../../src/kubernetes/certificates/server-pair.ts';
 
 const NOW = 1_800_000_000_000;
 const DAY = 86_400_000;

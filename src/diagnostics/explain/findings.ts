@@ -1,4 +1,5 @@
-/** Findings from the request head alone, without any hashing. */
+/** Findings on a rejected request that need no search: from its head, without any hashing, and from its token; and the causes of all findings. */
+
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { DecodedToken, SignedHead } from '../../core/event.ts';
@@ -19,11 +20,6 @@ const HALF_HOUR: Milliseconds = 1_800_000;
 const LEEWAY: Milliseconds = 60_000;
 /** A timestamp this far off is in another unit, not late. */
 const YEAR: Milliseconds = 31_536_000_000;
-
-/** Creates a finding, by default with the cause's fix. */
-export function toFinding(cause: ExplainCause, text: string, fix = CAUSES[cause].fix): ExplainFinding {
-  return { cause, text, fix };
-}
 
 /** Findings on the head, as the route's scheme reads it. */
 export function toHeadHints(analysisInput: AnalysisInput, head: SignedHead | Refusal): ExplainFinding[] {
@@ -123,6 +119,76 @@ export function toTimeHints(
       ),
     ];
   return [toFinding('late', `the delivery is ${distance} s old; the tolerance is ${past} s`)];
+}
+
+// Findings on a rejected JSON Web Token, from what it says: the analysis does not verify it again.
+
+/** Runs the analysis; at each `yield` the caller can let other work run. */
+export function* analyzeToken(analysisInput: AnalysisInput, jwt: Jwt, meter: Meter): Generator<void, Explanation> {
+  const { scheme, allowDotInId, request } = analysisInput;
+  const head = scheme.readHead(request.headers, { allowDotInId });
+  if (head instanceof Refusal) return { findings: toHeadHints(analysisInput, head), isProven: false };
+  const inBody = request.body && readBodyToken(jwt, request.body);
+  if (inBody !== undefined && 'problem' in inBody)
+    return { findings: [toFinding('headers_malformed', `the token is malformed: ${inBody.problem}`)], isProven: false };
+  const token = head.token ?? inBody;
+  const findings = head.timestamp === undefined ? [] : toTimeHints(analysisInput, head.timestamp);
+  if (token !== undefined) {
+    findings.push(...toExpiry(analysisInput, token), ...toClaimHints(jwt, token), ...toKeyHints(analysisInput, token));
+    const body = request.body ?? (coversQueryOf(scheme.description, request.method) ? Buffer.alloc(0) : undefined);
+    const changed = body === undefined ? undefined : yield* findBody(analysisInput, jwt.readBodyHash(token.claims), body, meter);
+    if (changed !== undefined) findings.unshift(changed);
+  }
+  if (findings.length === 0)
+    findings.push(toFinding('unknown', 'the token is well-formed and for this route, but no key of the route signed it'));
+  return { findings, isProven: false };
+}
+
+function readBodyToken(jwt: Jwt, body: Buffer): ReturnType<Jwt['readClaims']> | undefined {
+  const token = jwt.readBody?.(body);
+  return token === undefined || 'problem' in token ? token : jwt.readClaims(token);
+}
+
+function toExpiry({ request: { receivedAt } }: AnalysisInput, { claims }: DecodedToken): ExplainFinding[] {
+  const { exp } = claims as { exp?: unknown };
+  if (typeof exp !== 'number' || receivedAt < exp * 1_000) return [];
+  return [toFinding('late', `the token expired ${Math.round(receivedAt / 1_000 - exp)} s before it arrived`)];
+}
+
+function toClaimHints({ listStrangeClaims }: Jwt, { claims }: DecodedToken): ExplainFinding[] {
+  const wrong = listStrangeClaims(claims);
+  if (wrong.length === 0) return [];
+  const are = wrong.length === 1 ? 'is' : 'are';
+  return [toFinding('token_claims', `the token is for another receiver: ${wrong.join(', ')} ${are} not accepted`)];
+}
+
+/** Keys that have names, none of which is that of the token. */
+function toKeyHints({ keys }: AnalysisInput, { header }: DecodedToken): ExplainFinding[] {
+  const { kid } = header as { kid?: unknown };
+  const ids = keys.map(({ key }) => (key?.material as { id?: string } | undefined)?.id);
+  if (typeof kid !== 'string' || ids.length === 0 || ids.includes(undefined) || ids.includes(kid)) return [];
+  return [toFinding('unknown', 'the token names a key (kid) that is not among the keys of the route')];
+}
+
+/** The form of the body that has the digest in the token. */
+function* findBody(
+  { scheme: { description }, request: { method, target } }: AnalysisInput,
+  named: Buffer | undefined,
+  body: Buffer,
+  meter: Meter,
+): Generator<void, ExplainFinding | undefined> {
+  const digest = description.jwt?.bodyHash?.digest;
+  const hashed = compileHashedContent(description)({ method, url: '', query: toQuery(target), body });
+  if (digest === undefined || named === undefined || hashed instanceof Refusal) return undefined;
+  if (named.equals(hash(digest, hashed, 'buffer'))) return undefined;
+  if (hashed !== body) return toFinding('url', 'the token has the digest of other parameters than those of the query');
+  for (const form of toBodyForms(body, meter)) {
+    yield;
+    if (form?.cause === undefined || !meter.takeCandidate(form.bytes.length)) continue;
+    if (named.equals(hash(digest, form.bytes, 'buffer')))
+      return toFinding(form.cause, `the token has the digest of the body ${form.text}`);
+  }
+  return toFinding('unknown', 'the token has the digest of another body');
 }
 
 // The catalogue of causes: what each one means, and how to fix it (docs/explain.md).
@@ -270,72 +336,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
   },
 };
 
-// Findings on a rejected JSON Web Token, from what it says: the analysis does not verify it again.
-
-/** Runs the analysis; at each `yield` the caller can let other work run. */
-export function* analyzeToken(analysisInput: AnalysisInput, jwt: Jwt, meter: Meter): Generator<void, Explanation> {
-  const { scheme, allowDotInId, request } = analysisInput;
-  const head = scheme.readHead(request.headers, { allowDotInId });
-  if (head instanceof Refusal) return { findings: toHeadHints(analysisInput, head), isProven: false };
-  const inBody = request.body && readBodyToken(jwt, request.body);
-  if (inBody !== undefined && 'problem' in inBody)
-    return { findings: [toFinding('headers_malformed', `the token is malformed: ${inBody.problem}`)], isProven: false };
-  const token = head.token ?? inBody;
-  const findings = head.timestamp === undefined ? [] : toTimeHints(analysisInput, head.timestamp);
-  if (token !== undefined) {
-    findings.push(...toExpiry(analysisInput, token), ...toClaimHints(jwt, token), ...toKeyHints(analysisInput, token));
-    const body = request.body ?? (coversQueryOf(scheme.description, request.method) ? Buffer.alloc(0) : undefined);
-    const changed = body === undefined ? undefined : yield* findBody(analysisInput, jwt.readBodyHash(token.claims), body, meter);
-    if (changed !== undefined) findings.unshift(changed);
-  }
-  if (findings.length === 0)
-    findings.push(toFinding('unknown', 'the token is well-formed and for this route, but no key of the route signed it'));
-  return { findings, isProven: false };
-}
-
-function readBodyToken(jwt: Jwt, body: Buffer): ReturnType<Jwt['readClaims']> | undefined {
-  const token = jwt.readBody?.(body);
-  return token === undefined || 'problem' in token ? token : jwt.readClaims(token);
-}
-
-function toExpiry({ request: { receivedAt } }: AnalysisInput, { claims }: DecodedToken): ExplainFinding[] {
-  const { exp } = claims as { exp?: unknown };
-  if (typeof exp !== 'number' || receivedAt < exp * 1_000) return [];
-  return [toFinding('late', `the token expired ${Math.round(receivedAt / 1_000 - exp)} s before it arrived`)];
-}
-
-function toClaimHints({ listStrangeClaims }: Jwt, { claims }: DecodedToken): ExplainFinding[] {
-  const wrong = listStrangeClaims(claims);
-  if (wrong.length === 0) return [];
-  const are = wrong.length === 1 ? 'is' : 'are';
-  return [toFinding('token_claims', `the token is for another receiver: ${wrong.join(', ')} ${are} not accepted`)];
-}
-
-/** Keys that have names, none of which is that of the token. */
-function toKeyHints({ keys }: AnalysisInput, { header }: DecodedToken): ExplainFinding[] {
-  const { kid } = header as { kid?: unknown };
-  const ids = keys.map(({ key }) => (key?.material as { id?: string } | undefined)?.id);
-  if (typeof kid !== 'string' || ids.length === 0 || ids.includes(undefined) || ids.includes(kid)) return [];
-  return [toFinding('unknown', 'the token names a key (kid) that is not among the keys of the route')];
-}
-
-/** The form of the body that has the digest in the token. */
-function* findBody(
-  { scheme: { description }, request: { method, target } }: AnalysisInput,
-  named: Buffer | undefined,
-  body: Buffer,
-  meter: Meter,
-): Generator<void, ExplainFinding | undefined> {
-  const digest = description.jwt?.bodyHash?.digest;
-  const hashed = compileHashedContent(description)({ method, url: '', query: toQuery(target), body });
-  if (digest === undefined || named === undefined || hashed instanceof Refusal) return undefined;
-  if (named.equals(hash(digest, hashed, 'buffer'))) return undefined;
-  if (hashed !== body) return toFinding('url', 'the token has the digest of other parameters than those of the query');
-  for (const form of toBodyForms(body, meter)) {
-    yield;
-    if (form?.cause === undefined || !meter.takeCandidate(form.bytes.length)) continue;
-    if (named.equals(hash(digest, form.bytes, 'buffer')))
-      return toFinding(form.cause, `the token has the digest of the body ${form.text}`);
-  }
-  return toFinding('unknown', 'the token has the digest of another body');
+/** Creates a finding, by default with the cause's fix. */
+export function toFinding(cause: ExplainCause, text: string, fix = CAUSES[cause].fix): ExplainFinding {
+  return { cause, text, fix };
 }

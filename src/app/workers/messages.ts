@@ -1,4 +1,4 @@
-/** Reports of the other workers to the first one, whose admin port shows them: counts, decisions, captures, offered tokens. */
+/** Messages between the first worker, in the main thread, and the others, whose reports the admin port of the first one shows. */
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Registry } from '@prometheus-io/client';
@@ -20,6 +20,99 @@ import {
 } from '../../telemetry/metrics/thread-metrics.ts';
 import type { OfferedTokens } from '../../verify/handshakes/offered-tokens.ts';
 import type { JoinedPorts } from './share.ts';
+
+// The interface through which the first worker uses the others.
+
+/** The workers other than the first. */
+export interface OtherWorkers {
+  /** Sets what receives their reports. */
+  onReport(receive: (report: WorkerReport) => void): void;
+  /** Resolves when all of them serve the ports; `hash`: of the config. */
+  start(ports: JoinedPorts, hash: string): Promise<void>;
+  /** Each reads the config; resolves with the problems of those that cannot apply it, or read another one. */
+  prepare(hash: string): Promise<readonly LocatedProblem[]>;
+  /** All apply the config that they read, then `apply` does so for the first worker. */
+  commit(apply: () => void): Promise<void>;
+  /** Reload these files, which the config refers to. */
+  reloadFiles(changed: readonly string[]): Promise<void>;
+  enter(phase: ListenPhase): void;
+  /** Resolves when all have reported what they recorded, or when one is too busy to do so. */
+  collect(hasGauges: boolean): Promise<void>;
+  /** The gauges of each worker at the last `collect` that asked for them. */
+  readonly gauges: readonly Gauges[];
+  /** See EventLoopMonitor; of the worker that has been stuck longest. */
+  readonly stuckFor: Milliseconds | undefined;
+  /** Drains and ends them; true if every request in flight was finished. */
+  stop(): Promise<boolean>;
+}
+
+/** Of a process with one worker. */
+export const NO_OTHER_WORKERS: OtherWorkers = {
+  onReport: () => undefined,
+  start: async () => undefined,
+  prepare: async () => [],
+  commit: async (apply) => apply(),
+  reloadFiles: async () => undefined,
+  enter: () => undefined,
+  collect: async () => undefined,
+  gauges: [],
+  stuckFor: undefined,
+  stop: async () => true,
+};
+
+// The messages.
+
+/** The data of a worker at its start. */
+export interface WorkerStart {
+  /** Threads of other kinds have other data. */
+  readonly kind: 'gate-worker';
+  readonly index: number;
+  readonly file: string;
+  readonly overrides: Overrides | undefined;
+  readonly ports: JoinedPorts;
+  /** Of the config that the first worker has. */
+  readonly hash: string;
+  /** For lines of the log, separate from the other messages: they must be readable while the process exits. */
+  readonly lines: MessagePort;
+  /** One number; it increases once a worker has passed on its last lines. */
+  readonly flushed: SharedArrayBuffer;
+}
+
+/** A task for a worker; each gets one result. */
+export type WorkerTask =
+  | { readonly name: 'prepare'; readonly hash: string }
+  | { readonly name: 'commit' }
+  | { readonly name: 'reload-files'; readonly changed: readonly string[] }
+  | { readonly name: 'report'; readonly hasGauges: boolean }
+  | { readonly name: 'stop' };
+
+/** The result of a task; only the property that belongs to it is set. */
+export interface TaskResult {
+  /** Of `prepare`: why this worker cannot apply the config; empty if it can. */
+  readonly problems?: readonly LocatedProblem[];
+  /** Of `commit`. */
+  readonly hasCommitted?: boolean;
+  /** Of `report` and `stop`. */
+  readonly report?: WorkerReport;
+  /** Of `stop`: all requests in flight were finished. */
+  readonly isFinished?: boolean;
+}
+
+/** To a worker. `received`: the next report may follow. */
+export type ToWorker =
+  | { readonly kind: 'task'; readonly id: number; readonly task: WorkerTask }
+  | { readonly kind: 'enter'; readonly phase: ListenPhase }
+  | { readonly kind: 'received' }
+  | { readonly kind: 'flush' };
+
+/** From a worker. `failed`: it cannot start, or had an exception that nothing handled. */
+export type FromWorker =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'failed'; readonly message: string }
+  | { readonly kind: 'result'; readonly id: number; readonly value: TaskResult }
+  | { readonly kind: 'report'; readonly report: WorkerReport };
+
+// Reports to the first worker: counts, decisions, captures, offered tokens.
 
 /** A rejection that was analyzed after its decision was reported. */
 export interface ExplanationLines {
@@ -126,94 +219,3 @@ function toKeyTimes(counts: readonly FamilyChanges[], metrics: ReportedParts['me
     return lastUsed === undefined ? [] : [{ route, key, at: lastUsed }];
   });
 }
-
-// The messages between the first worker, in the main thread, and each of the others.
-
-/** The data of a worker at its start. */
-export interface WorkerStart {
-  /** Threads of other kinds have other data. */
-  readonly kind: 'gate-worker';
-  readonly index: number;
-  readonly file: string;
-  readonly overrides: Overrides | undefined;
-  readonly ports: JoinedPorts;
-  /** Of the config that the first worker has. */
-  readonly hash: string;
-  /** For lines of the log, separate from the other messages: they must be readable while the process exits. */
-  readonly lines: MessagePort;
-  /** One number; it increases once a worker has passed on its last lines. */
-  readonly flushed: SharedArrayBuffer;
-}
-
-/** A task for a worker; each gets one result. */
-export type WorkerTask =
-  | { readonly name: 'prepare'; readonly hash: string }
-  | { readonly name: 'commit' }
-  | { readonly name: 'reload-files'; readonly changed: readonly string[] }
-  | { readonly name: 'report'; readonly hasGauges: boolean }
-  | { readonly name: 'stop' };
-
-/** To a worker. `received`: the next report may follow. */
-export type ToWorker =
-  | { readonly kind: 'task'; readonly id: number; readonly task: WorkerTask }
-  | { readonly kind: 'enter'; readonly phase: ListenPhase }
-  | { readonly kind: 'received' }
-  | { readonly kind: 'flush' };
-
-/** From a worker. `failed`: it cannot start, or had an exception that nothing handled. */
-export type FromWorker =
-  | { readonly kind: 'ready' }
-  | { readonly kind: 'failed'; readonly message: string }
-  | { readonly kind: 'result'; readonly id: number; readonly value: TaskResult }
-  | { readonly kind: 'report'; readonly report: WorkerReport };
-
-/** The result of a task; only the property that belongs to it is set. */
-export interface TaskResult {
-  /** Of `prepare`: why this worker cannot apply the config; empty if it can. */
-  readonly problems?: readonly LocatedProblem[];
-  /** Of `commit`. */
-  readonly hasCommitted?: boolean;
-  /** Of `report` and `stop`. */
-  readonly report?: WorkerReport;
-  /** Of `stop`: all requests in flight were finished. */
-  readonly isFinished?: boolean;
-}
-
-// The interface through which the first worker uses the others.
-
-/** The workers other than the first. */
-export interface OtherWorkers {
-  /** Sets what receives their reports. */
-  onReport(receive: (report: WorkerReport) => void): void;
-  /** Resolves when all of them serve the ports; `hash`: of the config. */
-  start(ports: JoinedPorts, hash: string): Promise<void>;
-  /** Each reads the config; resolves with the problems of those that cannot apply it, or read another one. */
-  prepare(hash: string): Promise<readonly LocatedProblem[]>;
-  /** All apply the config that they read, then `apply` does so for the first worker. */
-  commit(apply: () => void): Promise<void>;
-  /** Reload these files, which the config refers to. */
-  reloadFiles(changed: readonly string[]): Promise<void>;
-  enter(phase: ListenPhase): void;
-  /** Resolves when all have reported what they recorded, or when one is too busy to do so. */
-  collect(hasGauges: boolean): Promise<void>;
-  /** The gauges of each worker at the last `collect` that asked for them. */
-  readonly gauges: readonly Gauges[];
-  /** See EventLoopMonitor; of the worker that has been stuck longest. */
-  readonly stuckFor: Milliseconds | undefined;
-  /** Drains and ends them; true if every request in flight was finished. */
-  stop(): Promise<boolean>;
-}
-
-/** Of a process with one worker. */
-export const NO_OTHER_WORKERS: OtherWorkers = {
-  onReport: () => undefined,
-  start: async () => undefined,
-  prepare: async () => [],
-  commit: async (apply) => apply(),
-  reloadFiles: async () => undefined,
-  enter: () => undefined,
-  collect: async () => undefined,
-  gauges: [],
-  stuckFor: undefined,
-  stop: async () => true,
-};

@@ -1,4 +1,4 @@
-/** Answers the kubelet's probes for an app that listens on loopback: each probe has one path here and requests one URL of the app. */
+/** The endpoints that the kubelet of an injected pod uses: the probes of an app that listens on loopback, and the `preStop` hook. */
 
 import type { IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -9,6 +9,8 @@ import { requestOnce, toHost } from '../../http/client/request-once.ts';
 import { DialFailure, Opening, whenReady } from '../../http/dial/dial.ts';
 import { lookUpForConnect } from '../../http/dial/resolve.ts';
 import { type AdminEndpoint, type AdminResponse, toPlain } from '../router.ts';
+
+// The probes: each has one path here, and requests one URL of the app.
 
 /** One probe of the app. */
 interface AppProbe {
@@ -100,6 +102,8 @@ function toResponse({ status, line }: AppProbeReply): AdminResponse {
   const response = toPlain(status, line);
   return STATUSES_WITHOUT_BODY.has(status) ? { ...response, text: '' } : response;
 }
+
+// One request to the app.
 
 /** A probe request; parsed once. */
 interface AppProbeRequest {
