@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
-import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
-import type { DeliveryDetail } from '../../../src/admin/console/schemas.ts';
-import { SharedEntries } from '../../../src/admin/console/shared-entries.ts';
-import type { SharedStreams } from '../../../src/state/shared-streams.ts';
-import { Journal, type JournalEntry, type RequestDetails } from '../../../src/telemetry/journal/journal.ts';
-import type { RequestLine } from '../../../src/telemetry/log/logger.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { makeRequestLine } from '../../support/request-line.ts';
-import { createSharedStreams } from '../../support/shared-streams.ts';
+import { toDetailView } from '../../../../src/admin/console/delivery-view.ts';
+import type { DeliveryDetail } from '../../../../src/admin/console/schemas.ts';
+import { SharedEntries } from '../../../../src/admin/console/shared-entries.ts';
+import type { SharedStreams } from '../../../../src/state/shared-streams.ts';
+import { Journal, type JournalEntry, type RequestDetails } from '../../../../src/telemetry/journal/journal.ts';
+import type { RequestLine } from '../../../../src/telemetry/log/logger.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeRequestLine } from '../../../support/request-line.ts';
+import { createSharedStreams } from '../../../support/shared-streams.ts';
 
 const toDetail = (entry: JournalEntry): DeliveryDetail =>
   toDetailView(

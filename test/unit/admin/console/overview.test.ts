@@ -1,11 +1,11 @@
 /** The figures that replicas share for the overview, through a store in memory with a clock of its own. */
 import { expect, test } from 'vitest';
-import { ReplicaFigures } from '../../../src/admin/console/overview.ts';
-import type { RouteRates } from '../../../src/admin/rate-history.ts';
-import { Journal } from '../../../src/telemetry/journal/journal.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { makeRequestLine } from '../../support/request-line.ts';
-import { createSharedStreams } from '../../support/shared-streams.ts';
+import { ReplicaFigures } from '../../../../src/admin/console/overview.ts';
+import type { RouteRates } from '../../../../src/admin/rate-history.ts';
+import { Journal } from '../../../../src/telemetry/journal/journal.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeRequestLine } from '../../../support/request-line.ts';
+import { createSharedStreams } from '../../../support/shared-streams.ts';
 
 function createStore() {
   const clock = new FakeClock();

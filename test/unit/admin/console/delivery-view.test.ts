@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { type CommandRequest, toCurl } from '../../../src/admin/console/delivery-view.ts';
+import { type CommandRequest, toCurl } from '../../../../src/admin/console/delivery-view.ts';
 
 const REQUEST: CommandRequest = {
   method: 'POST',

@@ -2,16 +2,16 @@ import { EventEmitter, once } from 'node:events';
 import { createServer, get, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { DeliveryStream, MAX_STREAMS } from '../../../src/admin/console/delivery-stream.ts';
-import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
-import type { Row } from '../../../src/admin/console/recent-deliveries.ts';
-import type { DeliveryDetail } from '../../../src/admin/console/schemas.ts';
-import { SharedEntries, type SharedEntry } from '../../../src/admin/console/shared-entries.ts';
-import { Journal } from '../../../src/telemetry/journal/journal.ts';
-import { FakeClock, settle } from '../../support/fake-clock.ts';
-import { makePauseOwner } from '../../support/pauses.ts';
-import { makeRequestLine } from '../../support/request-line.ts';
-import { createSharedStreams } from '../../support/shared-streams.ts';
+import { DeliveryStream, MAX_STREAMS } from '../../../../src/admin/console/delivery-stream.ts';
+import { toDetailView } from '../../../../src/admin/console/delivery-view.ts';
+import type { Row } from '../../../../src/admin/console/recent-deliveries.ts';
+import type { DeliveryDetail } from '../../../../src/admin/console/schemas.ts';
+import { SharedEntries, type SharedEntry } from '../../../../src/admin/console/shared-entries.ts';
+import { Journal } from '../../../../src/telemetry/journal/journal.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { makePauseOwner } from '../../../support/pauses.ts';
+import { makeRequestLine } from '../../../support/request-line.ts';
+import { createSharedStreams } from '../../../support/shared-streams.ts';
 
 const INSTANCE = 'aaaaaaaa';
 const CONTEXT = {

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
-import { BudgetedExposition } from '../../../src/admin/api/health.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
+import { BudgetedExposition } from '../../../../src/admin/api/health.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
 
 const COST_MS = 20;
 let clock: FakeClock;

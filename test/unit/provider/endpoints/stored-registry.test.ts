@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-record.ts';
-import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { DEFAULTS, toConfigEndpoint, toRecord } from '../../support/provider/endpoints.ts';
-import { MemoryEndpointStore } from '../../support/provider/memory-queue.ts';
+import { EndpointCipher } from '../../../../src/provider/endpoints/endpoint-record.ts';
+import { StoredRegistry } from '../../../../src/provider/endpoints/stored-registry.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { DEFAULTS, toConfigEndpoint, toRecord } from '../../../support/provider/endpoints.ts';
+import { MemoryEndpointStore } from '../../../support/provider/memory-queue.ts';
 
 const NOW = 1_800_000_000_000;
 
