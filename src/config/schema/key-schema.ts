@@ -53,6 +53,11 @@ export const remoteKeys = z.strictObject({
     ),
 });
 
+/** The key set that the sender publishes, for routes without keys. */
+export function toPublishedKeys({ name, jwksUrl }: SchemeDescription): z.output<typeof remoteKeys>[] {
+  return jwksUrl === undefined ? [] : [remoteKeys.parse({ name, url: jwksUrl })];
+}
+
 /** The bearer token of the admin port. */
 export const adminToken = z.strictObject({
   secret: textSource.describe('Source of the token: { env: NAME } or { file: PATH }.'),
@@ -220,9 +225,4 @@ export function completeDescription(
       ...(claims === undefined ? undefined : { claims: { ...base.jwt.claims, ...claims } }),
     },
   };
-}
-
-/** The key set that the sender publishes, for routes without keys. */
-export function toPublishedKeys({ name, jwksUrl }: SchemeDescription): z.output<typeof remoteKeys>[] {
-  return jwksUrl === undefined ? [] : [remoteKeys.parse({ name, url: jwksUrl })];
 }

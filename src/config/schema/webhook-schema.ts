@@ -76,7 +76,7 @@ function resolveHandshake(
   return { allowedOrigins: [], ...(parameter === undefined ? undefined : { parameter }), ...section, type };
 }
 
-// The other sections of the webhook section.
+// Stored bodies, order, deduplication, and the topics of Amazon SNS.
 
 const MAX_PATHS = 32;
 /** Which bodies of a route the journal stores, and without which values. */
