@@ -28,7 +28,7 @@ const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
 export const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const NO_NAME = Buffer.alloc(0);
-/** What the character after the backslash stands for. */
+/** Short escapes: the character after the backslash, and the one that they stand for. */
 const ESCAPES = new Map([...'"\\/bfnrt'].map((char, at) => [char.charCodeAt(0), '"\\/\b\f\n\r\t'.charCodeAt(at)]));
 const HEX_DIGITS = new Map([...'0123456789abcdefABCDEF'].map((char) => [char.charCodeAt(0), Number.parseInt(char, 16)]));
 const NON_ASCII = 0x80;
@@ -191,7 +191,7 @@ function isName(text: Buffer, { from, to }: JsonSpan, name: Buffer): boolean {
   return at === to;
 }
 
-/** What an escape stands for, from the character after the backslash. */
+/** The unit of UTF-16 that an escape stands for, from the character after the backslash; undefined or NaN if it is invalid. */
 function readEscape(text: Buffer, at: number): number | undefined {
   return text[at] === UNICODE ? readHex(text, at + 1) : ESCAPES.get(text[at] ?? 0);
 }
