@@ -77,7 +77,7 @@ test.each([
   [
     'JSON of a sender that is not verified, parsed without bounds',
     { 'verify/schemes/a.ts': "const value = JSON.parse(body.toString('utf8'));\n" },
-    'verify/schemes/a.ts: parses JSON of any size',
+    'verify/schemes/a.ts: parses JSON of others',
   ],
   ['a bare listener', { 'http/server/a.ts': "socket.on('data', take);\n" }, 'http/server/a.ts: adds a listener'],
   [

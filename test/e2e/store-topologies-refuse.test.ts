@@ -1,4 +1,4 @@
-/** A Cluster, a Sentinel or a database that refuses: the outage says what it replied, and ends when it no longer does. */
+/** A Cluster, a Sentinel or a database that refuses: the outage says what it replied, and ends when it no longer does. Also a primary that falls silent. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import type { Cluster } from 'ioredis';
@@ -146,4 +146,32 @@ test('a replica of a Cluster that gets a write, while the connection to its mast
       /READONLY|written/,
     );
   }
+});
+
+test('a primary that freezes is left for the one that the Sentinels choose', { timeout: 60_000 }, async () => {
+  const { topology, master, replica, stop } = await startSentinelGroup();
+  onTestFinished(async () => {
+    master.signal('SIGCONT');
+    await stop();
+  });
+  const events: ('up' | StoreOutage)[] = [];
+  const store = createRedisStore(
+    { keyPrefix: 'sidegate:', commandTimeout: 500, connectTimeout: 1_000, topology },
+    { onUp: () => events.push('up'), onDown: (outage) => events.push(outage), onWarning: () => undefined },
+    systemClock,
+  );
+  onTestFinished(() => store.close());
+  const claim = (key: string) => store.claim({ key, fingerprint: '-', token: 'a', leaseMs: 60_000 });
+  await expect.poll(() => events).toEqual(['up']);
+  expect(await claim('before')).toEqual({ state: 'new' });
+  master.signal('SIGSTOP');
+  await expect(claim('meanwhile')).rejects.toThrow();
+  expect(events.at(-1)).not.toBe('up');
+  // The connections of the frozen primary stay open, and its kernel acknowledges what is sent.
+  await expect.poll(() => events.at(-1), { timeout: 20_000 }).toBe('up');
+  expect(replica.cli('ROLE')).toMatch(/^master/);
+  expect(await claim('after')).toEqual({ state: 'new' });
+  master.signal('SIGCONT');
+  await expect.poll(() => master.cli('ROLE'), { timeout: 30_000 }).toMatch(/^slave/);
+  expect(await claim('after')).toMatchObject({ state: 'in-progress' });
 });

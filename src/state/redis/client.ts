@@ -53,6 +53,8 @@ export type RedisClient = Redis | Cluster;
 const FIRST_RECONNECT_MS = 50;
 const MAX_RECONNECT_MS = 2_000;
 const MAX_REDIRECTIONS = 8;
+/** A connection ends if nothing arrives for so many command timeouts after a command. */
+const SILENT_TIMEOUTS = 2;
 
 /** Doubles up to the maximum delay. Half of it is random, so that a fleet of sidecars does not reconnect all at once. */
 export function toReconnectDelay(attempt: number): Milliseconds {
@@ -122,6 +124,8 @@ function toCommonOptions(options: RedisStoreOptions) {
     connectTimeout: options.connectTimeout,
     // A request must not wait for a connection that may never be established: it is rejected or forwarded, as its route says.
     commandTimeout: options.commandTimeout,
+    // A frozen or lost primary closes no connection: TCP would wait for it for a quarter of an hour, while another one has its place.
+    socketTimeout: SILENT_TIMEOUTS * options.commandTimeout,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
