@@ -96,8 +96,8 @@ export function createVerifier(options: VerifierOptions): Verifier {
  */
 function toResponse(handled: unknown): Response {
   if (handled === undefined || handled === null) return new Response(null, { status: 204 });
-  const { status, headers } = handled as Partial<Response>;
-  if (Number.isInteger(status) && typeof headers === 'object') return handled as Response;
+  const { status, arrayBuffer } = handled as Partial<Response>;
+  if (Number.isInteger(status) && typeof arrayBuffer === 'function') return handled as Response;
   throw new TypeError(`the handler returned ${describe(handled)}; return a Response, or nothing if the event was handled`);
 }
 

@@ -127,6 +127,15 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     },
   );
 
+  test('a user cannot remove the name by naming its headers in Connection', async () => {
+    const Connection = 'Remote-User, Sidegate-User, X-Forwarded-User';
+    expect((await ask('/admin', { ...ALADDIN, Connection })).status).toBe(200);
+    for (const name of ['remote-user', 'sidegate-user', 'x-forwarded-user'])
+      expect(app.received[0]?.headers[name]).toBe('Aladdin');
+    await ask('/healthz', { Connection, 'Remote-User': 'root', 'Sidegate-User': 'root', 'X-Forwarded-User': 'root' });
+    expect(JSON.stringify(app.received.at(-1)?.rawHeaders)).not.toContain('root');
+  });
+
   test('a client cannot set the user or the groups that the app reads, even on an open route', async () => {
     const names = ['Sidegate-User', 'X-Forwarded-User', 'Remote-User', 'Sidegate_User'];
     const others = ['Remote-Groups', 'Remote-Email', 'Remote-Name'];

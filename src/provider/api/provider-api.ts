@@ -188,8 +188,6 @@ export class ProviderApi {
   }
 }
 
-// Authorizes requests.
-
 /** The users of the API (HTTP Basic). */
 export interface ApiPassword extends PasswordGate {
   /** For `WWW-Authenticate`. */

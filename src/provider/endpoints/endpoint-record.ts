@@ -116,8 +116,6 @@ function formatNames(names: readonly string[]): string {
   return `${names.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
-// Writes and reads the JSON.
-
 const RECORD_VERSION = 1;
 
 const disabled = z.object({ at: z.number(), reason: z.enum(DISABLED_REASONS) });

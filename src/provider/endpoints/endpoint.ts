@@ -144,8 +144,6 @@ export interface EndpointStore {
   onChange(listener: () => void): () => void;
 }
 
-// The headers that an endpoint may have besides those that the sender writes.
-
 /** Headers that the sender writes, or that change how the request is framed, read or answered. All names are folded. */
 const RESERVED: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,

@@ -1,8 +1,9 @@
 /** When a replica leaves deliveries to the others: they may know a newer state of the endpoint, or have an app that works. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
-import type { Lane, LaneAbsence, LaneResult, TakeOnly } from '../queue/delivery-queue.ts';
+import type { Lane, LaneAbsence, LaneResult, LaneState, TakeOnly } from '../queue/delivery-queue.ts';
 import type { LaneContext } from './end-attempt.ts';
+import { BREAKER_THRESHOLD } from './lane-state.ts';
 
 /** They can be of the config of a newer replica; a rolling update takes minutes. */
 const GRACE_MS = 15 * 60_000;
@@ -47,8 +48,11 @@ export async function isReachable({ sender, registry, hooks, away }: LaneContext
   return isThere;
 }
 
-/** After an attempt that did not reach the app in this pod: it accepts no connections, which says nothing about the apps of other replicas. */
-export async function isAppAway(context: LaneContext, endpoint: Endpoint): Promise<boolean> {
-  if (context.registry.isElsewhere?.(endpoint.id) !== true) return false;
+/**
+ * After an attempt that did not reach the app in this pod: it accepts no connections, which says nothing about the apps of other replicas. As the
+ * breaker, it takes several failures in a row: one of the addresses of an app may refuse.
+ */
+export async function isAppAway(context: LaneContext, endpoint: Endpoint, { streak = 0 }: LaneState): Promise<boolean> {
+  if (streak < BREAKER_THRESHOLD - 1 || context.registry.isElsewhere?.(endpoint.id) !== true) return false;
   return context.away.has(endpoint.id) || !(await isReachable(context, endpoint));
 }

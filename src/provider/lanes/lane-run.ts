@@ -402,7 +402,7 @@ export class LaneRun {
       this.#suspectsInFlight -= suspects;
       const gaveWay = attempt.gaveWay && ended.outcome === 'aborted' && !this.#lane.signal.aborted;
       const result = gaveWay ? toGivenWay(ended) : ended;
-      const isAway = isUnsentToApp(endpoint, result) && (await isAppAway(this.#context, endpoint));
+      const isAway = isUnsentToApp(endpoint, result) && (await isAppAway(this.#context, endpoint, this.#state));
       const end = endAttempt(this.#context, this.#state, { endpoint, delivery, result, gaveWay, isAway });
       const { state, settled, before, isDisabling } = end;
       this.#state = state;

@@ -234,8 +234,6 @@ export class LaneScheduler {
   }
 }
 
-// One run of a lane.
-
 /** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
 type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
 

@@ -276,7 +276,7 @@ describe.each([
       expect(await verifier.verify(sign())).toMatchObject({ ok: false, code: 'duplicate' });
     });
 
-    test.each([[{ status: 500 }], [{ statusCode: 500, body: '' }], [true], [500], ['failed'], [[500]]])(
+    test.each([[{ status: 500 }], [{ status: 200, headers: {}, data: {} }], [{ statusCode: 500, body: '' }], [true], [500], ['failed'], [[500]]])(
       'runs again after a handler that returned %j, which says neither that it succeeded nor that it failed',
       async (value) => {
         const verifier = open();

@@ -735,6 +735,8 @@ describe('the app of an inbox', () => {
         return Promise.resolve(isThere);
       };
       scene.sender.respond = () => failed('connect');
+      // One more opens the breaker.
+      lane.state = { ...PROVEN, streak: 4 };
     });
     const LEFT = { notBefore: expect.any(Number), isLeft: true };
     const breakers = (): string[] => scene.hooks.filter((line) => line.startsWith('breaker'));
@@ -750,6 +752,12 @@ describe('the app of an inbox', () => {
       expect(lane.deliveries.map(({ tries, attempt }) => [tries, attempt])).toEqual(Array(3).fill([0, 0]));
       expect([isBreakerOpen(lane.state ?? PROVEN), lane.state?.pausedUntil]).toEqual([false, undefined]);
       expect(lane.state).toMatchObject({ isProven: true, failures, lastFailure: { outcome: 'connect' } });
+    });
+
+    test('keeps the lane after fewer failures than open a breaker: one of the addresses of an app may refuse', async () => {
+      lane.state = { ...PROVEN, streak: 0 };
+      expect((await scene.run(lane)).isLeft).toBeUndefined();
+      expect([scene.sender.started.length, asked, breakers()]).toEqual([3, 0, []]);
     });
 
     test('gets its deliveries again once its port is open', async () => {
