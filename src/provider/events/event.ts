@@ -93,8 +93,6 @@ export function parseInboxMetadata(metadata: string): InboxRequest | undefined {
   return parseJson(metadata, InboxMetadata)?.inbox;
 }
 
-// The schema of an event that an app gives: to the API, or in a row of the outbox.
-
 /** Segments of letters, digits, `_` and `-`, separated by dots. */
 const EVENT_TYPE = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/;
 const MAX_EVENT_TYPE_LENGTH = 128;
