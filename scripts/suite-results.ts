@@ -18,9 +18,6 @@ export interface SuiteResult {
   readonly tests: Readonly<Record<string, 'passed' | 'failed' | 'skipped'>>;
 }
 
-/** The reports of the project `test` (scripts/test.ts). */
-const PARTS_OF_TEST = ['test', 'attack', 'provider'];
-
 /** By name; suites that were never recorded are missing. */
 export type SuiteResults = Readonly<Record<string, SuiteResult>>;
 
@@ -75,13 +72,12 @@ function recordSuites(folder: string): void {
     .flatMap((promised) => promised.proofs);
   const results: Record<string, SuiteResult> = { ...readSuiteResults() };
   for (const suite of Object.keys(SUITES)) {
-    const files = (suite === 'test' ? PARTS_OF_TEST : [suite]).map((name) => join(folder, `${name}.json`));
+    const files = (suite === 'test' ? ['test', 'attack', 'provider'] : [suite]).map((name) => join(folder, `${name}.json`));
     if (!files.every((file) => existsSync(file))) continue;
     const keys = proofs.filter((proof) => proof.kind === 'test').filter((proof) => proof.suite === suite);
     const reports = files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as Report);
-    const result = summarizeReports(reports, keys, commit);
-    results[suite] = result;
-    console.log(`${suite}: ${result.passed} passed, ${result.failed} failed`);
+    results[suite] = summarizeReports(reports, keys, commit);
+    console.log(`${suite}: ${results[suite].passed} passed, ${results[suite].failed} failed`);
   }
   writeFileSync(SUITE_RESULTS_FILE, `${JSON.stringify(results, null, 2)}\n`);
 }
