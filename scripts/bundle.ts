@@ -177,7 +177,7 @@ const UNUSED_FIELDS = new RegExp(
   String.raw`(?<=[{,\n]\s*)(?:docs|key|schedule|proxyError|logLevel|close): ${TEXT}(?:,\s*|(?=\s*\}))`,
   'g',
 );
-const DATA = /\/verify\/presets\/[^/]+\.ts$|\/core\/refusal-catalogue\.ts$/;
+const DATA = /\/verify\/presets\/[^/]+\.ts$|\/core\/refusal\.ts$/;
 
 /** The library runs without Node. The texts of its presets stay in the docs. */
 const WITHOUT_NODE: Plugin = {

@@ -44,11 +44,11 @@ describe('the bundle', () => {
     expect(imports.filter((name) => !files().includes(name))).toEqual([]);
   });
 
-  test('has no file above 60 KiB; a verifier loads 103 KiB, and 34 KiB for the presets', () => {
+  test('has no file above 60 KiB; a verifier loads 105 KiB, and 34 KiB for the presets', () => {
     for (const file of files()) expect(sizeOf([file]), file).toBeLessThanOrEqual(60 * KIB);
-    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(103 * KIB);
-    expect(sizeOf(files())).toBeLessThanOrEqual(160 * KIB);
-    expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(59 * KIB);
+    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(105 * KIB);
+    expect(sizeOf(files())).toBeLessThanOrEqual(162 * KIB);
+    expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(60 * KIB);
   });
 
   test('has the texts of the docs left out, which no request needs', () => {

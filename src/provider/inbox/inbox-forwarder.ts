@@ -6,7 +6,7 @@ import { SidegateError, toErrorText } from '../../core/errors.ts';
 import type { VerifiedEvent } from '../../core/event.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead } from '../../core/request.ts';
-import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/claims.ts';
+import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
 import type { RepeatStored } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';

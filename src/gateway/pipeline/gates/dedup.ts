@@ -12,9 +12,11 @@ import {
   type ClaimPolicy,
   type ClaimReply,
   type ClaimWaiters,
-  joinFingerprint,
   NOTHING_CLAIMED,
   SettledClaim,
+} from '../claims.ts';
+import {
+  joinFingerprint,
   splitFingerprint,
   toBodyFingerprint,
   toContentFingerprint,
@@ -24,7 +26,7 @@ import {
   toIdKey,
   toKindKey,
   toRequestFingerprint,
-} from '../claims.ts';
+} from '../event-keys.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
 

@@ -17,8 +17,8 @@ import {
   type Grant,
   NOTHING_CLAIMED,
   SettledClaim,
-  toResourceKey,
 } from '../claims.ts';
+import { toResourceKey } from '../event-keys.ts';
 import type { ResourceSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { forgetEvent, toContentFingerprint, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/claims.ts';
+import { forgetEvent, toContentFingerprint, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/event-keys.ts';
 import { createMemorySeenIds } from '../../../../src/state/memory.ts';
 import { type SeenIds, StoreUnavailable } from '../../../../src/state/seen-ids.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
