@@ -1,6 +1,8 @@
 /** A Cluster, a Sentinel or a database that refuses: the outage says what it replied, and ends when it no longer does. Also a primary that falls silent. */
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import type { Cluster } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
@@ -174,4 +176,18 @@ test('a primary that freezes is left for the one that the Sentinels choose', { t
   master.signal('SIGCONT');
   await expect.poll(() => master.cli('ROLE'), { timeout: 30_000 }).toMatch(/^slave/);
   expect(await claim('after')).toMatchObject({ state: 'in-progress' });
+});
+
+test('a Sentinel that accepts connections and never replies does not keep the gate from the others', {
+  timeout: 60_000,
+}, async () => {
+  const { topology, stop } = await startSentinelGroup();
+  onTestFinished(stop);
+  const silent = createServer((socket) => socket.resume()).listen(0, '127.0.0.1');
+  onTestFinished(() => void silent.close());
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  if (topology.kind !== 'sentinel') throw new Error('no Sentinels');
+  const events = watch({ topology: { ...topology, nodes: [{ host: '127.0.0.1', port }, ...topology.nodes] } });
+  await expect.poll(() => events, { timeout: 10_000 }).toEqual(['up']);
 });

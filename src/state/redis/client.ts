@@ -84,6 +84,8 @@ export function openRedis(options: RedisStoreOptions): RedisClient {
     ...(topology.password === undefined ? undefined : { sentinelPassword: topology.password.expose().toString() }),
     ...(options.tls === undefined ? undefined : { enableTLSForSentinelMode: true, sentinelTLS: toTls(options) }),
     sentinelRetryStrategy: toReconnectDelay,
+    // From the attempt to connect; then the next Sentinel is asked.
+    sentinelCommandTimeout: options.connectTimeout + options.commandTimeout,
     retryStrategy: toReconnectDelay,
   });
 }
