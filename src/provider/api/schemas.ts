@@ -5,7 +5,7 @@ import { duration, instant } from '../../config/schema/scalars.ts';
 import { isJsonObject } from '../../core/json-path.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
 import type { EndpointSettings } from '../endpoints/endpoint-record.ts';
-import { eventId, eventSchema } from '../events/event.ts';
+import { eventId, eventSchema } from '../events/event-schema.ts';
 import { DELIVERY_STATES, type DeliveryState, REPAIR_ACTIONS } from '../queue/delivery-queue.ts';
 
 const MAX_PAGE = 250;
