@@ -32,6 +32,8 @@ const NO_NAME = Buffer.alloc(0);
 const ESCAPES = new Map([...'"\\/bfnrt'].map((char, at) => [char.charCodeAt(0), '"\\/\b\f\n\r\t'.charCodeAt(at)]));
 const HEX_DIGITS = new Map([...'0123456789abcdefABCDEF'].map((char) => [char.charCodeAt(0), Number.parseInt(char, 16)]));
 const NON_ASCII = 0x80;
+/** As many as the stack of a handler has room for; PHP reads 512 by default, and Python about 1,000. */
+const MAX_LEVELS = 1_000;
 
 /** Counts the members of all objects, or says which bound is exceeded. The count can be wrong for invalid JSON, which a parser rejects. */
 export function countMembers(text: Buffer, bounds: JsonBounds): number | string {
@@ -87,23 +89,24 @@ export function toJsonText(body: Buffer): Buffer | undefined {
 export function parseJsonText(text: Buffer): unknown {
   if (!text.includes(BACKSLASH)) return JSON.parse(text.toString('utf8'));
   if (!isJson(text)) throw new SyntaxError('the text is not JSON');
-  return readAt(text, toWholeSpan(text).from).value;
+  return readAt(text, toWholeSpan(text).from, MAX_LEVELS).value;
 }
 
 /** The value that begins at an offset of valid JSON, and the offset after it. */
-function readAt(text: Buffer, from: number): { readonly value: unknown; readonly to: number } {
-  if (text[from] === OPEN_OBJECT) return readObject(text, from);
-  if (text[from] === OPEN_LIST) return readList(text, from);
+function readAt(text: Buffer, from: number, levels: number): { readonly value: unknown; readonly to: number } {
+  if (levels < 0) throw new SyntaxError(`the text has more than ${MAX_LEVELS} levels`);
+  if (text[from] === OPEN_OBJECT) return readObject(text, from, levels - 1);
+  if (text[from] === OPEN_LIST) return readList(text, from, levels - 1);
   const to = skipValue(text, from);
   return { value: JSON.parse(text.toString('utf8', from, to)), to };
 }
 
-function readObject(text: Buffer, from: number): { readonly value: object; readonly to: number } {
+function readObject(text: Buffer, from: number, levels: number): { readonly value: object; readonly to: number } {
   const object = {};
   let at = skipSpace(text, from + 1);
   while (text[at] === QUOTE) {
     const end = findStringEnd(text, at + 1) + 1;
-    const { value, to } = readAt(text, skipSpace(text, skipSpace(text, end) + 1));
+    const { value, to } = readAt(text, skipSpace(text, skipSpace(text, end) + 1), levels);
     // Assignment to `__proto__` would change the prototype.
     Object.defineProperty(object, readString(text, at, end), { value, enumerable: true, writable: true, configurable: true });
     at = skipSeparator(text, to);
@@ -111,11 +114,11 @@ function readObject(text: Buffer, from: number): { readonly value: object; reado
   return { value: object, to: at + 1 };
 }
 
-function readList(text: Buffer, from: number): { readonly value: readonly unknown[]; readonly to: number } {
+function readList(text: Buffer, from: number, levels: number): { readonly value: readonly unknown[]; readonly to: number } {
   const list: unknown[] = [];
   let at = skipSpace(text, from + 1);
   while (text[at] !== CLOSE_LIST) {
-    const { value, to } = readAt(text, at);
+    const { value, to } = readAt(text, at, levels);
     list.push(value);
     at = skipSeparator(text, to);
   }

@@ -1,6 +1,7 @@
 /** The form of the operations of the API, and the dependencies, limits and views that they share. */
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
+import { parseJsonText } from '../../core/json-scan.ts';
 import type { EgressRules } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
@@ -71,7 +72,7 @@ export function findEnabled(registry: Pick<EndpointRegistry, 'get'>, id: string)
 
 /** The body of an event of the app is an envelope that this program built. */
 export function toRouted({ type, tenant, body }: Pick<NewEvent, 'type' | 'tenant' | 'body'>): RoutedEvent {
-  return { type, tenant, data: (JSON.parse(body.toString()) as Pick<RoutedEvent, 'data'>).data };
+  return { type, tenant, data: (parseJsonText(body) as Pick<RoutedEvent, 'data'>).data };
 }
 
 export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): AttemptView {

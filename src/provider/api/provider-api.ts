@@ -323,8 +323,6 @@ function toNames(operations: readonly Operation[]): Pick<OpenapiOptions, 'reques
   return { requests: Object.fromEntries(requests), responses: Object.fromEntries(responses) };
 }
 
-// The responses for errors of operations, and for requests that no operation gets.
-
 const AGAIN = 'post the event again later, with the same ID';
 const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
   conflict: 'conflict',

@@ -90,6 +90,7 @@ test('parses what was written, with any escapes in names and strings', () => {
     { numRuns: 3_000 },
   );
   expect(Object.keys(parseJsonText(Buffer.from('{"__proto__":{"a":"\\n"}}')) as object)).toEqual(['__proto__']);
+  expect(() => parseJsonText(Buffer.from(`${'['.repeat(4_000)}"\\n"${']'.repeat(4_000)}`))).toThrow('more than 1000 levels');
   for (const text of ['', '"\\x"', '{"\\u00":1}', '["\\n",]', '\ufeff"\\n"'])
     expect(() => parseJsonText(Buffer.from(text))).toThrow(SyntaxError);
 });
