@@ -356,7 +356,12 @@ describe('the forward proxy and the forward-auth endpoint', () => {
     await holdMany(1_030, '', gate.proxyPort);
     await holdMany(1_030, '', gate.authzPort);
     expect((await send(gate.proxyPort, { method: 'GET', path: 'http://a/' })).status).toBe(407);
-    const headers = { 'X-Forwarded-For': '192.0.2.7', 'X-Original-Method': 'GET', 'X-Original-URL': 'http://a/' };
+    const headers = {
+      'X-Forwarded-For': '192.0.2.7',
+      'X-Original-Method': 'GET',
+      'X-Original-URL': 'http://a/',
+      'X-Forwarded-Host': 'a',
+    };
     expect((await send(gate.authzPort, { method: 'GET', path: '/', headers })).status).toBe(200);
   });
 });

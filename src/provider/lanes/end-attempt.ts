@@ -93,9 +93,8 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   const update: LaneUpdate = isOther
     ? { state }
     : applyAttempt(state, { delivery, result, gaveWay, decision, now, random: random(), disable, maxPause });
-  const { streak, pausedUntil, pausedAt } = state;
   // No reason for other replicas to pause.
-  if (isAway) return postpone({ ...update.state, streak, pausedUntil, pausedAt });
+  if (isAway) return postpone({ ...update.state, streak: 0, pausedUntil: state.pausedUntil, pausedAt: state.pausedAt });
   if (update.breaker !== undefined) hooks.onBreaker(endpoint, update.breaker);
   if (isBreakerOpen(update.state)) hooks.onFailing(endpoint, update.state.pausedUntil ?? now);
   // Waits for its app as long as that takes, and is due at once when the app is back. An event that kills the app was sent.
