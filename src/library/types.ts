@@ -138,7 +138,7 @@ export interface VerifiedDelivery {
   readonly keyName: string;
   /** The body as text in UTF-8. */
   text(): string;
-  /** The body as JSON. */
+  /** The body as JSON. Throws a SyntaxError if it is not JSON, or has more than 1,000 levels beside an escape. */
   json(): unknown;
   /** The event was handled: later deliveries of it are duplicates. Without a store it does nothing, as `release`. */
   confirm(): Promise<void>;
