@@ -65,6 +65,15 @@ describe('the npm package', () => {
     expect(JSON.parse(readFileSync(join(installed, 'dist', 'config.schema.json'), 'utf8'))).toMatchObject({ type: 'object' });
   });
 
+  test('has the schema of the config and bcrypt only in the bundles that need them', () => {
+    const dist = join(dirname(dirname(launcher)), 'dist');
+    const having = (text: string): readonly string[] =>
+      readdirSync(dist).filter((file) => file.endsWith('.cjs') && readFileSync(join(dist, file), 'utf8').includes(text));
+    const withSchema = ['sidegate-provider.cjs', 'sidegate-tools.cjs', 'sidegate.cjs'];
+    expect(having('Where deliveries are sent. https, without user and password')).toEqual(withSchema);
+    expect(having('require("@node-rs/bcrypt")')).toEqual(['password-worker.cjs']);
+  });
+
   test('installs a man page', () => {
     expect(readFileSync(join(folder, 'share', 'man', 'man1', 'sidegate.1'), 'utf8')).toContain('.SS sidegate run ');
   });
