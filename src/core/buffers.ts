@@ -4,7 +4,7 @@
 const MIN_FREED_BYTES = 16_384;
 
 /**
- * Frees a chunk that is no longer needed; it is empty afterwards. Node allocates memory for each chunk of a request's body;
+ * Frees a chunk that was used; it is empty afterwards. Node allocates memory for each chunk of a request's body;
  * without this, allocation and collection take more than half of an upload's CPU (ADR 23).
  */
 export function freeChunk(chunk: Buffer): void {

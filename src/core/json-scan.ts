@@ -27,7 +27,6 @@ export interface JsonMember {
 const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20, 0x75];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
 export const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
-const NO_NAME = Buffer.alloc(0);
 /** Short escapes: the character after the backslash, and the one that they stand for. */
 const ESCAPES = new Map([...'"\\/bfnrt'].map((char, at) => [char.charCodeAt(0), '"\\/\b\f\n\r\t'.charCodeAt(at)]));
 const HEX_DIGITS = new Map([...'0123456789abcdefABCDEF'].map((char) => [char.charCodeAt(0), Number.parseInt(char, 16)]));
@@ -107,11 +106,15 @@ function readObject(text: Buffer, from: number, levels: number): { readonly valu
   while (text[at] === QUOTE) {
     const end = findStringEnd(text, at + 1) + 1;
     const { value, to } = readAt(text, skipSpace(text, skipSpace(text, end) + 1), levels);
-    // Assignment to `__proto__` would change the prototype.
-    Object.defineProperty(object, readString(text, at, end), { value, enumerable: true, writable: true, configurable: true });
+    defineMember(object, readString(text, at, end), value);
     at = skipSeparator(text, to);
   }
   return { value: object, to: at + 1 };
+}
+
+/** Assignment to `__proto__` would change the prototype. */
+export function defineMember(object: object, name: string | number, value: unknown): void {
+  Object.defineProperty(object, name, { value, enumerable: true, writable: true, configurable: true });
 }
 
 function readList(text: Buffer, from: number, levels: number): { readonly value: readonly unknown[]; readonly to: number } {
@@ -132,14 +135,19 @@ export function toWholeSpan(text: Buffer): JsonSpan {
 
 /** The members of an object in valid JSON; none if the value is not an object. */
 export function* listMembers(text: Buffer, object: JsonSpan): Generator<JsonMember> {
+  for (const { name, value } of findSpans(text, object))
+    yield { name: readString(text, name.from - 1, name.to + 1), from: name.from - 1, value };
+}
+
+/** The same, with the content of each name instead of the decoded name. */
+function* findSpans(text: Buffer, object: JsonSpan): Generator<{ readonly name: JsonSpan; readonly value: JsonSpan }> {
   if (text[object.from] !== OPEN_OBJECT) return;
   let at = skipSpace(text, object.from + 1);
   while (text[at] === QUOTE) {
-    const end = findStringEnd(text, at + 1) + 1;
-    const name = readString(text, at, end);
-    const from = skipSpace(text, skipSpace(text, end) + 1);
+    const end = findStringEnd(text, at + 1);
+    const from = skipSpace(text, skipSpace(text, end + 1) + 1);
     const to = skipValue(text, from);
-    yield { name, from: at, value: { from, to } };
+    yield { name: { from: at + 1, to: end }, value: { from, to } };
     at = skipSeparator(text, to);
   }
 }
@@ -165,17 +173,11 @@ export function findMember(text: Buffer, object: JsonSpan, name: string): JsonSp
 /** The same for several names, in one pass. */
 export function findMembers(text: Buffer, object: JsonSpan, names: readonly string[]): readonly (JsonSpan | undefined)[] {
   const found: (JsonSpan | undefined)[] = names.map(() => undefined);
-  if (text[object.from] !== OPEN_OBJECT) return found;
   const wanted = names.map((name) => Buffer.from(name));
-  let at = skipSpace(text, object.from + 1);
-  while (text[at] === QUOTE) {
-    const end = findStringEnd(text, at + 1);
-    const from = skipSpace(text, skipSpace(text, end + 1) + 1);
-    const to = skipValue(text, from);
-    for (let index = 0; index < wanted.length; index++)
-      if (isName(text, { from: at + 1, to: end }, wanted[index] ?? NO_NAME)) found[index] = { from, to };
-    at = skipSeparator(text, to);
-  }
+  for (const { name, value } of findSpans(text, object))
+    wanted.forEach((each, index) => {
+      if (isName(text, name, each)) found[index] = value;
+    });
   return found;
 }
 

@@ -41,7 +41,7 @@ export interface Client {
   readonly scheme: 'http' | 'https';
   /** The certificate of the connection itself. */
   readonly certificate?: PresentedCertificate;
-  /** Why the connection's certificate is no longer valid; `certificate` is then absent. */
+  /** Why the connection's certificate became invalid; `certificate` is then absent. */
   readonly certificateEnd?: CertificateEnd;
 }
 
@@ -87,7 +87,7 @@ export interface RequestBody extends PauseOwner {
    * calls return the first result. `route`: if several share the memory for bodies.
    */
   read(maxBytes: number, route?: string): Buffer | Refusal | Promise<Buffer | Refusal>;
-  /** Opens the body as a stream; returns an empty Buffer if there is no body. Do not call it after `read`. */
+  /** Opens the body as a stream; returns an empty Buffer without a body. Do not call it after `read`. */
   open(): Buffer | BodyStream;
   /**
    * Resolves when an opened stream starts to arrive, or with a refusal if it never does. Returns undefined if no stream is open.

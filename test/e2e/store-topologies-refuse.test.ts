@@ -17,8 +17,8 @@ const COMMANDS = /user sidegate [^`]*?(~sidegate:\*[^\n]*)/.exec(DOCUMENTED)?.[1
 const password = new Secret(Buffer.from('secret'));
 const USER = ['ACL', 'SETUSER', 'sidegate', 'reset', 'on', '>secret'];
 
-/** Opens a store; what it reports, in order: `up`, or an outage. */
-function watch(options: Pick<RedisStoreOptions, 'topology'> & Partial<RedisStoreOptions>): ('up' | StoreOutage)[] {
+/** Opens a store; `events`: what it reports, in order: `up`, or an outage. */
+function open(options: Pick<RedisStoreOptions, 'topology'> & Partial<RedisStoreOptions>) {
   const events: ('up' | StoreOutage)[] = [];
   const store = createRedisStore(
     { keyPrefix: 'sidegate:', commandTimeout: 1_000, connectTimeout: 1_000, ...options },
@@ -26,8 +26,10 @@ function watch(options: Pick<RedisStoreOptions, 'topology'> & Partial<RedisStore
     systemClock,
   );
   onTestFinished(() => store.close());
-  return events;
+  return { store, events };
 }
+
+const watch = (options: Parameters<typeof open>[0]): ('up' | StoreOutage)[] => open(options).events;
 
 async function expectOutageThenUp(events: readonly ('up' | StoreOutage)[], reply: string, repair: () => void): Promise<void> {
   await expect
@@ -156,13 +158,7 @@ test('a primary that freezes is left for the one that the Sentinels choose', { t
     master.signal('SIGCONT');
     await stop();
   });
-  const events: ('up' | StoreOutage)[] = [];
-  const store = createRedisStore(
-    { keyPrefix: 'sidegate:', commandTimeout: 500, connectTimeout: 1_000, topology },
-    { onUp: () => events.push('up'), onDown: (outage) => events.push(outage), onWarning: () => undefined },
-    systemClock,
-  );
-  onTestFinished(() => store.close());
+  const { store, events } = open({ topology, commandTimeout: 500 });
   const claim = (key: string) => store.claim({ key, fingerprint: '-', token: 'a', leaseMs: 60_000 });
   await expect.poll(() => events).toEqual(['up']);
   expect(await claim('before')).toEqual({ state: 'new' });

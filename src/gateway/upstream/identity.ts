@@ -178,7 +178,7 @@ export class IdentitySigner {
     this.#settings = settings;
   }
 
-  /** Returns the token; undefined if there is no key. */
+  /** Returns the token; undefined without a key. */
   sign({ head, route, sender, claimed }: Admitted): string | undefined {
     const key = this.#key;
     const settings = this.#settings;

@@ -294,7 +294,7 @@ class HeldBytes {
   #pause: ReadPause | undefined;
   #isEnding = false;
 
-  /** Takes the connection from Node's parser. `onLimit`: there is no memory for further bytes. */
+  /** Takes the connection from Node's parser. `onLimit`: the memory for bytes is used up. */
   constructor(socket: Socket, connection: WaitingConnection, bodies: BodyWatch, onLimit: () => void) {
     this.#socket = socket;
     this.#connection = connection;

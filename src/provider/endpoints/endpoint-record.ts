@@ -29,7 +29,7 @@ const TAG_BYTES = 16;
 const encryptedValue = z.strictObject({ v: z.literal(1), key: z.string(), data: z.base64() });
 type EncryptedValue = z.output<typeof encryptedValue>;
 
-/** Plain text, if there is no key. */
+/** Plain text without a key. */
 export type StoredValue = string | EncryptedValue;
 
 /** The key ID of values in plain text. */

@@ -423,7 +423,7 @@ export class OutageRecord {
 
   /**
    * Records a failure. A less specific cause does not replace a more specific one: a call without a connection, and the close after
-   * each failed attempt to connect, must not hide why there is no connection.
+   * each failed attempt to connect, must not hide why connecting fails.
    */
   fail(error: StoreError): StoreOutage {
     const cause = toCause(error);

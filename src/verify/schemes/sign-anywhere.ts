@@ -1,6 +1,7 @@
 /** Signs requests whose signature, or signed values, are in the body, in the query, or in several headers. */
 import { HeaderFields } from '../../core/headers.ts';
 import type { JsonPath } from '../../core/json-path.ts';
+import { defineMember } from '../../core/json-scan.ts';
 import { toMediaForm } from '../../core/media-type.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
@@ -265,10 +266,10 @@ function writeJson(body: Buffer, { steps }: JsonPath, value: string | number, ti
   for (const [index, step] of steps.slice(0, -1).entries()) {
     const inner = Object.hasOwn(target, step) ? target[step] : undefined;
     const next = typeof inner === 'object' && inner !== null ? inner : typeof steps[index + 1] === 'number' ? [] : {};
-    define(target, step, next);
+    defineMember(target, step, next);
     target = next as Record<string | number, unknown>;
   }
-  define(target, steps.at(-1) ?? '', value);
+  defineMember(target, steps.at(-1) ?? '', value);
   return Buffer.from(JSON.stringify(content));
 }
 
@@ -280,9 +281,4 @@ function parseObject(body: Buffer, title: string): Record<string | number, unkno
     // The error below says it.
   }
   throw cannotSign(`${title} cannot be written: the body is not a JSON object`);
-}
-
-/** Assignment to `__proto__` would change the prototype. */
-function define(target: object, name: string | number, value: unknown): void {
-  Object.defineProperty(target, name, { value, enumerable: true, writable: true, configurable: true });
 }

@@ -3,6 +3,10 @@ import { findMembers, isJson, listElements, parseJsonText, toWholeSpan } from '.
 import { JSON_PIECES } from '../../support/json-pieces.ts';
 import { fc } from '../../support/property.ts';
 
+/** Each unit of UTF-16 as an escape. */
+const toEscapes = (text: string): string =>
+  [...Array(text.length).keys()].map((at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');
+
 function isParsed(text: string): boolean {
   try {
     JSON.parse(text);
@@ -58,8 +62,6 @@ test('finds the members that a parser finds, with escapes and repeated names', (
   const spell = fc.record({ name: fc.constantFrom(...names, 'ID', 'idx', 'i'), escaped: fc.boolean(), value: fc.nat(9) });
   fc.assert(
     fc.property(fc.array(spell, { maxLength: 12 }), (members) => {
-      const toEscapes = (text: string): string =>
-        [...Array(text.length).keys()].map((at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');
       const written = members.map(({ name, escaped, value }) => {
         return `${escaped ? `"${toEscapes(name)}"` : JSON.stringify(name)} : ${value}`;
       });
@@ -74,8 +76,6 @@ test('finds the members that a parser finds, with escapes and repeated names', (
 });
 
 test('parses what was written, with any escapes in names and strings', () => {
-  const toEscapes = (text: string): string =>
-    [...Array(text.length).keys()].map((at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');
   const write = (value: unknown, escapes: boolean): string => {
     if (typeof value === 'string') return escapes ? `"${toEscapes(value)}"` : JSON.stringify(value);
     if (Array.isArray(value)) return `[ ${value.map((item) => write(item, !escapes)).join(' , ')}]`;

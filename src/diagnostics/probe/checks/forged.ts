@@ -1,11 +1,11 @@
 /** Checks that tampered deliveries, and those signed with another key, are rejected. */
 
+import { BYTE_ORDER_MARK } from '../../../core/json-scan.ts';
 import { type Check, type CheckContext, type CheckFinding, expectRejected, notApplicable, type ProbeDelivery } from '../check.ts';
 import { withField } from '../probed-scheme.ts';
 
 const NOT_SIGNED = 'this scheme has no signature: the header contains the secret itself';
 const NOT_JSON = 'the sample is not a JSON object';
-const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const REPLACEMENT = Buffer.from('\ufffd');
 
 /** A valid signature over one note, sent with another. */
