@@ -32,7 +32,7 @@ COPY --from=root /image /
 LABEL org.opencontainers.image.title="sidegate" \
       org.opencontainers.image.description="Lets only verified webhooks reach the app beside it, each one once" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /build/dist/sidegate.cjs /build/dist/sidegate-tools.cjs /build/dist/sidegate-provider.cjs /build/dist/sidegate-console.cjs /build/dist/sidegate-bodies.cjs /build/dist/sidegate-explain.cjs /build/dist/sidegate-redis.cjs /build/dist/sidegate-postgres.cjs /build/dist/sidegate-jwt.cjs /build/dist/password-worker.cjs /build/dist/queue-worker.cjs /build/dist/console-page.js /build/dist/console-page.css /opt/sidegate/
+COPY --from=build /build/dist/*.cjs /build/dist/console-page.* /opt/sidegate/
 COPY --from=build /build/dist/sidegate.cdx.json /build/dist/THIRD-PARTY-LICENSES.txt /opt/sidegate/
 # The native bcrypt of this platform, for routes that ask for passwords.
 COPY --from=build /build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs

@@ -5,7 +5,7 @@ import { loadavg, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { BUNDLES, bundle } from '../scripts/bundle.ts';
+import { bundle } from '../scripts/bundle.ts';
 import { installImageNode } from '../test/prepare/image-node.ts';
 import { readListeningPort } from '../test/support/listening-port.ts';
 import { findFreePort } from './children.ts';
@@ -144,10 +144,10 @@ function toReport(found: ReadonlyMap<string, readonly Start[]>, sizes: readonly 
 }
 
 function toSizes(bundles: Readonly<Record<string, string>>): string[] {
-  return Object.entries(bundles).flatMap(([build, file]) => {
+  return Object.entries(bundles).map(([build, file]) => {
     const folder = resolve(file, '..');
-    const names = build === '' ? BUNDLES : readdirSync(folder).filter((name) => /\.[cm]js$/.test(name));
-    return names.map((name) => `| ${name}${build} | ${(statSync(join(folder, name)).size / 2 ** 20).toFixed(2)} |`);
+    const sizes = readdirSync(folder).flatMap((name) => (/\.[cm]js$/.test(name) ? [statSync(join(folder, name)).size] : []));
+    return `| ${sizes.length} files${build} | ${(sizes.reduce((sum, size) => sum + size, 0) / 2 ** 20).toFixed(2)} |`;
   });
 }
 

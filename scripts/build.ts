@@ -7,7 +7,7 @@ import { copyFileSync, globSync, mkdtempSync, rmSync, statSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { BUNDLES, bundle, bundleLibrary, version } from './bundle.ts';
+import { bundle, bundleLibrary, version } from './bundle.ts';
 import { renderLibraryTypes } from './library-types.ts';
 import { renderManPage } from './man-page.ts';
 
@@ -22,8 +22,9 @@ writeFileSync(join(outdir, 'sidegate.1'), renderManPage(version));
 
 // Runs them from an empty folder: a bundle that still imports from node_modules fails here instead of in the image.
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-build-'));
+const bundles = globSync('*.cjs', { cwd: outdir });
 try {
-  for (const name of BUNDLES) copyFileSync(join(outdir, name), join(folder, name));
+  for (const name of bundles) copyFileSync(join(outdir, name), join(folder, name));
   const run = (...args: readonly string[]): string =>
     execFileSync(process.execPath, [join(folder, 'sidegate.cjs'), ...args], { cwd: folder, encoding: 'utf8' });
   const shown = run('--version').trim();
@@ -33,5 +34,5 @@ try {
 } finally {
   rmSync(folder, { recursive: true });
 }
-const sizes = BUNDLES.map((name) => `${name} ${Math.round(statSync(join(outdir, name)).size / 1024)} KiB`);
-console.log(`dist/: ${sizes.join(', ')}; sidegate ${version}`);
+const size = bundles.reduce((sum, name) => sum + statSync(join(outdir, name)).size, 0);
+console.log(`dist/: ${bundles.length} files of ${Math.round(size / 1024)} KiB; sidegate ${version}`);

@@ -1,6 +1,6 @@
 /** Bundles the sidecar, the tools, the console's page and the workers, for scripts/build.ts and for tests that run the same bundles as the image. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +11,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** The version in package.json. */
 export const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
 
-/** The entry points of the bundles, below src/. */
+/** The entry points of the bundles, below src/. `sidegate.cjs` is the first one, which loads the others when it needs them. */
 const ENTRIES = {
   sidegate: 'cli/main.ts',
   'sidegate-tools': 'cli/tools.ts',
@@ -26,9 +26,6 @@ const ENTRIES = {
   'queue-worker': 'provider/queue/sqlite/queue-worker.ts',
 } as const;
 
-/** The files that `bundle` writes. `sidegate.cjs` is the entry point, which loads the others when it needs them. */
-export const BUNDLES = [...Object.keys(ENTRIES).map((name) => `${name}.cjs`), 'console-page.js', 'console-page.css'];
-
 /** The innermost package in a path. */
 const PACKAGE_FOLDER = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
 
@@ -40,29 +37,15 @@ function readRevision(): string {
   return status === 0 ? stdout.trim() : 'unknown';
 }
 
-const LOADED_ON_DEMAND = [
-  [/\/provider\/runtime\/provider\.ts$/, './sidegate-provider.cjs'],
-  [/\/console\/console\.ts$/, './sidegate-console.cjs'],
-  [/\/body-recorders\.ts$/, './sidegate-bodies.cjs'],
-  [/^\.\/background\.ts$/, './sidegate-explain.cjs'],
-] as const;
-
-/**
- * In separate files: the sidecar never loads the tools. It loads the provider, the storage of bodies and tokens only if the config needs them,
- * the analysis of rejections for the first one, and the console for its first request.
- */
-const APART: Plugin = {
-  name: 'apart',
+/** Loads the code for tokens with the first scheme that has a token. The import is not dynamic, because a scheme is compiled at once. */
+const JWT: Plugin = {
+  name: 'jwt',
   setup(setUp) {
-    setUp.onResolve({ filter: /^\.\/tools\.ts$/ }, () => ({ path: './sidegate-tools.cjs', external: true }));
-    for (const [filter, file] of LOADED_ON_DEMAND)
-      setUp.onResolve({ filter }, ({ kind }) => (kind === 'dynamic-import' ? { path: file, external: true } : undefined));
-    // The only one without a dynamic import: a scheme is compiled at once.
     setUp.onResolve({ filter: /\/jwt\/jwt\.ts$/ }, ({ kind }) =>
-      kind === 'entry-point' ? undefined : { path: 'jwt', namespace: 'apart' },
+      kind === 'entry-point' ? undefined : { path: 'jwt', namespace: 'jwt' },
     );
-    setUp.onResolve({ filter: /^\.\/sidegate-jwt\.cjs$/, namespace: 'apart' }, ({ path }) => ({ path, external: true }));
-    setUp.onLoad({ filter: /^jwt$/, namespace: 'apart' }, () => ({
+    setUp.onResolve({ filter: /^\.\/sidegate-jwt\.cjs$/, namespace: 'jwt' }, ({ path }) => ({ path, external: true }));
+    setUp.onLoad({ filter: /^jwt$/, namespace: 'jwt' }, () => ({
       contents: "module.exports = { get compileJwt() { return require('./sidegate-jwt.cjs').compileJwt; } };",
     }));
   },
@@ -99,7 +82,9 @@ const LAZY_DEPENDENCIES: Plugin = {
 function toLazyModule(name: string): string {
   const exported = Object.keys(createRequire(import.meta.url)(name) as object).filter((key) => /^\w+$/.test(key));
   const getters = exported.map((key) => `get ${key}() { return load().${key}; }`);
-  return `let loaded; const load = () => (loaded ??= require('${name}')); module.exports = { ${getters.join(', ')} };`;
+  // A CommonJS package that is a bundle is its default export.
+  const whole = SEPARATE.some(([separate]) => separate.test(name)) ? '.default' : '';
+  return `let loaded; const load = () => (loaded ??= require('${name}')${whole}); module.exports = { ${getters.join(', ')} };`;
 }
 
 /**
@@ -123,15 +108,15 @@ const SHORT_NAMES: Plugin = {
  * CommonJS, because an ECMAScript module that imports `node:http` reads every property of it. Node loads its fetch client (undici)
  * when `http.WebSocket` is read: 15 MiB of memory and 40 ms at each start, for code that is never used (bench/RESULTS-footprint.md).
  */
-const SHARED: BuildOptions = {
-  external: ['@node-rs/bcrypt'],
-  bundle: true,
-  platform: 'node',
+const COMMON_JS: TransformOptions = {
   format: 'cjs',
+  platform: 'node',
   target: 'node22',
-  banner: { js: '"use strict";const __moduleUrl=require("node:url").pathToFileURL(__filename).href;' },
+  minifySyntax: true,
+  minifyWhitespace: true,
+  supported: { 'dynamic-import': false },
+  banner: '"use strict";const __moduleUrl=require("node:url").pathToFileURL(__filename).href;',
   legalComments: 'eof',
-  logLevel: 'warning',
 };
 
 /** The console's page, for browsers that get updates. */
@@ -217,27 +202,45 @@ export async function bundleLibrary(outdir: string): Promise<Metafile> {
 }
 
 /**
- * Writes `BUNDLES` into `outdir`. Returns the folders of the packages
- * that they contain, as in package-lock.json: `node_modules/ioredis`.
+ * Writes the bundles and the console's page into `outdir`. The bundles share their code: each module is in one file, so a process has each
+ * class once, and `instanceof` holds for what another bundle made. Returns the folders of the packages that they contain, as in
+ * package-lock.json: `node_modules/ioredis`.
  */
 export async function bundle(outdir: string): Promise<string[]> {
-  const define = {
-    SIDEGATE_VERSION: JSON.stringify(version),
-    SIDEGATE_REVISION: JSON.stringify(readRevision()),
-    'import.meta.url': '__moduleUrl',
-  };
-  const { metafile } = await build({
-    ...SHARED,
+  const { metafile, outputFiles } = await build({
     absWorkingDir: root,
     metafile: true,
+    write: false,
+    bundle: true,
+    external: ['@node-rs/bcrypt'],
+    platform: 'node',
+    // esbuild shares code between bundles only in this format.
+    format: 'esm',
+    splitting: true,
+    target: 'node22',
     minifySyntax: true,
     minifyWhitespace: true,
+    legalComments: 'eof',
+    logLevel: 'warning',
     entryPoints: Object.entries(ENTRIES).map(([out, source]) => ({ in: join(root, 'src', source), out })),
+    chunkNames: 'part-[hash]',
     outdir,
     outExtension: { '.js': '.cjs' },
-    define,
-    plugins: [APART, LAZY_DEPENDENCIES, SHORT_NAMES],
+    define: {
+      SIDEGATE_VERSION: JSON.stringify(version),
+      SIDEGATE_REVISION: JSON.stringify(readRevision()),
+      'import.meta.url': '__moduleUrl',
+    },
+    plugins: [JWT, LAZY_DEPENDENCIES, SHORT_NAMES],
   });
+  const copied = Object.values(metafile.outputs)
+    .flatMap(({ inputs }) => Object.keys(inputs))
+    .find((name, i, all) => all.indexOf(name) < i);
+  if (copied !== undefined) throw new Error(`${copied} is in two bundles: each would have its own classes`);
+  mkdirSync(outdir, { recursive: true });
+  // The names of the parts change with their content.
+  for (const old of globSync(join(outdir, '*.cjs'))) rmSync(old);
+  for (const { path, text } of outputFiles) writeFileSync(path, (await transform(text, COMMON_JS)).code);
   const page = await bundlePage(outdir);
   const files = [...Object.values(metafile.outputs), ...Object.values(page.outputs)].flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : [])),

@@ -70,7 +70,4 @@ function withoutComment(text: string): string {
   return text.replace(/^\/\*\*[^]*?\*\/\n/, '');
 }
 
-function findName(text: string): string[] {
-  const name = TYPE.exec(withoutComment(text))?.[1];
-  return name === undefined ? [] : [name];
-}
+const findName = (text: string): string[] => TYPE.exec(withoutComment(text))?.slice(1, 2) ?? [];

@@ -47,8 +47,7 @@ export function readLicenses(root: string, folders: readonly string[]): Licensed
 function readLicenseSection(path: string): string {
   const readme = readdirSync(path).find((name) => /^readme\.md$/i.test(name));
   const text = readme === undefined ? '' : readFileSync(join(path, readme), 'utf8').replaceAll('\r\n', '\n');
-  const [, section = ''] = /^#+ *licen[cs]e *\n([^#]*copyright[^#]*)$/im.exec(text) ?? [];
-  return section.trim();
+  return /^#+ *licen[cs]e *\n([^#]*copyright[^#]*)$/im.exec(text)?.[1]?.trim() ?? '';
 }
 
 /** One file with all texts, ordered by name. */

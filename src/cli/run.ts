@@ -114,10 +114,10 @@ function createWorkers({
   });
 }
 
-/** The module that starts a worker: the bundle that this module is in, or cli/main.ts. */
+/** The module that starts a worker: the entry point of the bundles, or cli/main.ts. */
 function toEntry(): URL {
   const own = import.meta.url;
-  return own.endsWith('.ts') ? new URL('./main.ts', own) : new URL(own);
+  return new URL(own.endsWith('.ts') ? './main.ts' : './sidegate.cjs', own);
 }
 
 async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {

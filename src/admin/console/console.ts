@@ -6,7 +6,7 @@ import type { RealmConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import { toPlainAddress } from '../../core/ip-address.ts';
-import { type Reason, Refusal } from '../../core/refusal.ts';
+import type { Reason } from '../../core/refusal.ts';
 import type { RequestBody } from '../../core/request.ts';
 import { toAttemptKey } from '../../gateway/pipeline/gates/basic-auth.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
@@ -311,7 +311,8 @@ export class ConsoleAccess {
     if (!namesThisMachine(request)) return this.#deny('foreign_host');
     const client = { address: toPlainAddress(request.socket.remoteAddress ?? ''), scheme: 'http' } as const;
     const result = await password.check({ client, headers: new HeaderFields(request.rawHeaders) });
-    if (!(result instanceof Refusal)) return undefined;
+    // Only a user is authorized.
+    if ('name' in result) return undefined;
     return result.code === 'credentials_required' ? this.#deny('no_password') : toRefusalProblem(result);
   }
 

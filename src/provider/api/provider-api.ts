@@ -231,7 +231,7 @@ async function authorize(request: IncomingMessage, access: ApiAccess): Promise<A
   const scheme = 'encrypted' in socket ? 'https' : 'http';
   const client = { address: toPlainAddress(socket.remoteAddress ?? ''), scheme } as const;
   const result = await password.check({ client, headers: new HeaderFields(rawHeaders) });
-  if (!(result instanceof Refusal)) return undefined;
+  if ('name' in result) return undefined;
   return result.code === 'credentials_required' ? deny('no_password', access) : toRefusalProblem(result);
 }
 
