@@ -7,6 +7,9 @@ import type { Controller, Named, ObjectOwner, Pod, PodTemplate } from './objects
 /** A pod that is being deleted and lasts longer counts like any other: its author chose its grace period. Twice, as clocks differ. */
 const LONGEST_ENDING_MS: Milliseconds = 2_000 * LONGEST_GRACE_SECONDS;
 
+/** Kubernetes makes two, such as a ReplicaSet and its Deployment; operators add few. */
+const MAX_OWNERS = 8;
+
 /** A workload: the topmost controller of its pods, or a pod without a controller. */
 export interface Workload {
   readonly namespace: string;
@@ -96,11 +99,14 @@ function ownerOf({ metadata }: Named): ObjectOwner | undefined {
   return metadata.ownerReferences?.find(({ controller }) => controller === true);
 }
 
-/** Follows the owners as far as they could be read. The first one that could not be read is the workload, with the name in its child's reference. */
+/**
+ * Follows the owners as far as they could be read. The first one that could not be read is the workload, with the name in its child's reference.
+ * Tenants can make owners that own each other.
+ */
 function climb(pod: Pod, byUid: ReadonlyMap<string, Known>, byName: ReadonlyMap<string, Controller>): Chain {
   let chain: Chain = { kind: 'Pod', name: pod.metadata.name, controller: undefined };
   let owner = ownerOf(pod);
-  while (owner !== undefined) {
+  for (let hops = 0; owner !== undefined && hops < MAX_OWNERS; hops++) {
     const known = byUid.get(owner.uid);
     const deployment = known === undefined ? toDeployment(pod, owner) : undefined;
     if (deployment !== undefined) {

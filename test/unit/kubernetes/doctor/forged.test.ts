@@ -401,4 +401,22 @@ describe('a tenant', () => {
     }));
     expect(examine({ pods, services: [makeService(), ...aliases], endpointSlices }).codes).toEqual([]);
   });
+
+  test.each([
+    ['owns itself', ['loop']],
+    ['owns its owner', ['loop', 'back']],
+  ])('cannot stop the doctor with a ReplicaSet that %s', (_what, names) => {
+    const sets = names.map((name, at) => {
+      const owner = names[(at + 1) % names.length];
+      const ownerReferences = [{ kind: 'ReplicaSet', name: owner, uid: owner, controller: true }];
+      return { metadata: { name, namespace: 'shop', uid: name, ownerReferences }, spec: { template: makeTemplate() } };
+    });
+    const { Deployment, ReplicaSet } = makeDeployment();
+    const pods = [makePod('web-1-a', makeTemplate(), OWNER), makeBare('loop-a', makeTemplate(), { name: 'loop', uid: 'loop' })];
+    const { report, state } = examine({ Deployment, ReplicaSet: [...ReplicaSet, ...sets], pods });
+    expect(state).toBe('protected');
+    expect(report.workloads).toContainEqual(
+      expect.objectContaining({ kind: 'ReplicaSet', name: names.at(-1), pods: expect.objectContaining({ total: 1 }) }),
+    );
+  });
 });
