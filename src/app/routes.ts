@@ -234,7 +234,7 @@ function buildClaimGates(
     const onDuration = metrics.dedupDuration.bind(metrics);
     const shared = { store, settlements, clock, waiters, onEvent, onDuration };
     gates.push(
-      createDedupGate({ route, ...dedup, repeatsBytes: description.repeatsBytes === true }, { ...shared, repeat: inbox?.repeat }),
+      createDedupGate({ route, ...dedup, repeatsBytes: description.repeatsBytes === true }, { ...shared, stored: inbox }),
     );
   }
   // After dedup: otherwise a retry of the newest event would be forwarded again.

@@ -161,7 +161,8 @@ test.each(['SQLite', 'PostgreSQL'] as const)(
       provider: toProvider(undefined, { queue }),
       routes: [toInbox(route)],
     };
-    await start(sections);
+    // Its ID gets an age by what is left of this retention, not by that of the later config.
+    await start({ ...sections, routes: [toInbox(route, { dedup: { retention: '7d' } })] });
     await until(async () => (await push('a', route)).status === 202);
     expect(await push('a', route)).toMatchObject({ status: 200, code: 'duplicate' });
     await stop();
@@ -200,6 +201,28 @@ test.each([
     await until(async () => (await list(`?event=${String(first?.['event'])}`)).length === 0);
     expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
     expect(app.received).toHaveLength(61);
+  },
+  60_000,
+);
+
+test.each<[string, Sections, Sections, number]>([
+  ['has a shorter dedup.retention', { dedup: { retention: '1h' } }, { dedup: { retention: '20m' } }, 11 * MINUTE],
+  ['has ack: onAccept', { ack: 'onResponse' }, {}, 0],
+])(
+  'a delivery that the app handled stays a duplicate if the config %s when it is repeated',
+  async (_what, before, after, time) => {
+    clock = new FakeClock(Date.now());
+    const sqlite = { path: join(makeFolder(), 'queue.db'), allowVolatile: true };
+    const provider = toProvider(undefined, { queue: { sqlite, retention: '10m' } });
+    await start({ routes: [toInbox('billing', before)], provider });
+    expect((await push('a')).status).toBe(time === 0 ? 200 : 202);
+    await until(() => app.received.length === 1);
+    await until(async () => (await list('?state=waiting')).length === 0);
+    await clock.advance(time);
+    await until(async () => (await list()).length === 0);
+    await reload({ routes: [toInbox('billing', after)], provider });
+    expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(1);
   },
   60_000,
 );

@@ -1,6 +1,7 @@
 /** Builds the store keys of events and resources: short, and readable where that is safe. Also clears events from the store. */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import type { Milliseconds } from '../../core/clock.ts';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { listForwarded } from '../../core/headers.ts';
 import { toComparedType } from '../../core/media-type.ts';
@@ -94,10 +95,24 @@ export function joinFingerprint(request: string, content: string, digest: string
   return (digest === content ? [request, content] : [request, content, digest]).join('.');
 }
 
-/** The parts that are compared. */
-export function splitFingerprint(fingerprint: string): { request: string | undefined; content: string | undefined } {
-  const [request, content] = fingerprint.split('.');
-  return { request, content };
+/**
+ * Adds how a delivery was accepted that is stored before the app handles it: for how long its ID is remembered, and how long it is certainly
+ * stored. Later settings of the config do not say that.
+ */
+export function markStored(fingerprint: string, retention: Milliseconds, storedFor: Milliseconds): string {
+  return `${retention}~${storedFor}~${fingerprint}`;
+}
+
+/** The parts that are compared, and what `markStored` added. */
+export function splitFingerprint(fingerprint: string): {
+  readonly request: string | undefined;
+  readonly content: string | undefined;
+  readonly stored: { readonly retention: Milliseconds; readonly storedFor: Milliseconds } | undefined;
+} {
+  const [joined = '', storedFor, retention] = fingerprint.split('~').reverse();
+  const [request, content] = joined.split('.');
+  const stored = retention === undefined ? undefined : { retention: Number(retention), storedFor: Number(storedFor) };
+  return { request, content, stored };
 }
 
 /** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */

@@ -7,7 +7,7 @@ import type { VerifiedEvent } from '../../core/event.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead } from '../../core/request.ts';
 import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
-import type { RepeatStored } from '../../gateway/pipeline/gates/dedup.ts';
+import type { StoredDeliveries } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts';
@@ -31,13 +31,9 @@ const MAX_METADATA_BYTES = 64 * 1024;
 /** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored, and clocks differ. */
 const KNOWN_SHARE = 0.9;
 
-export interface Inbox {
+/** A delivery is lost if the queue was replaced or went back to an earlier state. */
+export interface Inbox extends StoredDeliveries {
   readonly forwarder: Forwarder;
-  /**
-   * The sender repeats a delivery that was accepted before. If the app never handled it, because it is dead or skipped, it is sent again. A
-   * refusal if the queue cannot say: the sender has to retry. `lost` if the queue was replaced or went back to an earlier state.
-   */
-  readonly repeat: RepeatStored;
 }
 
 /** Undefined without a sending side. */
@@ -60,12 +56,10 @@ export function createInbox(
   const repeat = async (event: string): Promise<void> => {
     for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
   };
-  // An event that is missing was delivered and has left the queue, unless it is too young for that.
-  const isLost = async (id: string, ago: Milliseconds): Promise<boolean> => {
-    if (ago > retention * KNOWN_SHARE || (await queue.findEvent(id)) !== undefined) return false;
-    return !mayLeaveEarly(await queue.stats(clock.now()));
-  };
+  const isMissing = async (id: string): Promise<boolean> =>
+    (await queue.findEvent(id)) === undefined && !mayLeaveEarly(await queue.stats(clock.now()));
   return {
+    storedFor: options.stores ? retention * KNOWN_SHARE : undefined,
     forwarder: {
       async forward(admitted, response, trace) {
         const startedAt = clock.monotonic();
@@ -84,13 +78,13 @@ export function createInbox(
         return { ...accept(response, options), queuedAs, upstreamMs: took() };
       },
     },
-    async repeat(event, head, ago) {
+    async repeat(event, head, isYoung) {
       const id = toEventId(options, event, head);
       if (id === undefined || !parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
-        // Without `ack`, the app handled what is not stored.
-        return options.stores && (await isLost(id, ago)) ? 'lost' : 'known';
+        // An older event that is missing was delivered and has left the queue.
+        return isYoung && (await isMissing(id)) ? 'lost' : 'known';
       } catch (thrown) {
         return toRefusal(thrown);
       }

@@ -17,6 +17,7 @@ import {
 } from '../claims.ts';
 import {
   joinFingerprint,
+  markStored,
   splitFingerprint,
   toBodyFingerprint,
   toContentFingerprint,
@@ -94,15 +95,20 @@ export interface DedupParts {
   readonly waiters: ClaimWaiters;
   readonly onEvent: (event: DedupEvent) => void;
   readonly onDuration: (duration: Milliseconds) => void;
-  /** For a route whose deliveries are stored: the ID is confirmed when the delivery is accepted, which does not mean that the app handled it. */
-  readonly repeat?: RepeatStored | undefined;
+  /** For a route whose deliveries are stored, or were. */
+  readonly stored?: StoredDeliveries | undefined;
 }
 
-/**
- * The delivery was accepted `ago`. Resolves with a refusal if nobody can say what became of it, and with `lost` if its queue has lost it: then it
- * must be stored again.
- */
-export type RepeatStored = (event: VerifiedEvent, head: ParsedHead, ago: Milliseconds) => Promise<'known' | 'lost' | Refusal>;
+/** Deliveries that are stored before the app handles them: their IDs are confirmed when they are accepted, which does not mean that it did. */
+export interface StoredDeliveries {
+  /** How long after it was accepted each delivery is certainly stored; undefined if the route stores none. */
+  readonly storedFor: Milliseconds | undefined;
+  /**
+   * The sender repeats a delivery. If the app never handled it, because it is dead or skipped, it is sent again. A refusal if nobody can say what
+   * became of it: the sender has to retry. `lost` if it must be stored (`isYoung`) and is not: then it must be stored again.
+   */
+  repeat(event: VerifiedEvent, head: ParsedHead, isYoung: boolean): Promise<'known' | 'lost' | Refusal>;
+}
 
 const NOTHING_TO_SETTLE: Claim = new SettledClaim(() => undefined);
 
@@ -113,7 +119,7 @@ export function createDedupGate(options: DedupOptions, parts: DedupParts): Claim
   const shared: ClaimParts = { ...parts, onBusy: () => onEvent('in_progress') };
   return {
     claim(event, head) {
-      const steps = toSteps(options, head, event);
+      const steps = toSteps(options, head, event, parts.stored?.storedFor);
       if (steps.length > 0) return acquireClaim(new DedupAttempt(steps, event, head, options, parts), policy, shared);
       onEvent('unidentified');
       return NOTHING_CLAIMED;
@@ -233,7 +239,7 @@ class DedupAttempt implements ClaimAttempt {
 
   /** A 2xx needs the proof that this very event was handled: what an attacker can write or use up proves nothing. */
   #concludeHandled(found: HandledConflict): Refusal | Promise<ClaimReply> {
-    const { onEvent, repeat } = this.#parts;
+    const { onEvent, stored } = this.#parts;
     const verdict = this.#judge(found);
     if (verdict === 'kinds-exhausted') {
       onEvent('kinds_exhausted');
@@ -244,13 +250,21 @@ class DedupAttempt implements ClaimAttempt {
       return refuse('event_conflict', 'id_reused', this.#explain(found, verdict));
     if (verdict === 'replayed' && this.#options.repeatsBytes)
       return refuse('event_conflict', 'replayed_under_new_id', this.#explainReplay());
-    if (repeat !== undefined) return this.#repeat(repeat, found, verdict);
+    if (stored !== undefined) return this.#repeat(stored, found, verdict);
     onEvent('duplicate');
     return this.#acknowledge(verdict);
   }
 
-  async #repeat(repeat: RepeatStored, { remainingMs }: HandledConflict, verdict: Verdict): Promise<ClaimReply> {
-    const result = await repeat(this.#event, this.#head, this.#options.retention - remainingMs);
+  async #repeat(
+    { storedFor, repeat }: StoredDeliveries,
+    { remainingMs, fingerprint }: HandledConflict,
+    verdict: Verdict,
+  ): Promise<ClaimReply> {
+    // Undefined if the app handled it before the response.
+    const { stored } = splitFingerprint(fingerprint);
+    const isYoung =
+      stored !== undefined && storedFor !== undefined && stored.retention - remainingMs < Math.min(stored.storedFor, storedFor);
+    const result = await repeat(this.#event, this.#head, isYoung);
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);
     // The ID stays confirmed: the queue stores the event once, however many repetitions arrive.
@@ -310,8 +324,8 @@ class DedupAttempt implements ClaimAttempt {
  * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both; if the digest differs in
  * each attempt, what lasts is compared in its place, so that a retry is recognized.
  */
-function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent): Steps {
-  const { route, lease, unsignedId, repeatsBytes } = options;
+function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, storedFor: Milliseconds | undefined): Steps {
+  const { route, lease, retention, unsignedId, repeatsBytes } = options;
   const { id, digest, contentDigest } = event;
   const toStep = (of: ClaimStep['of'], fingerprint: string, ...keys: string[]): ClaimStep => ({
     of,
@@ -320,15 +334,18 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent):
   });
   if (id === undefined) return [];
   const request = toRequestFingerprint(head, event);
+  const join = (content: string, signed?: string): string => {
+    const joined = joinFingerprint(request, content, signed);
+    return storedFor === undefined ? joined : markStored(joined, retention, storedFor);
+  };
   const open = event.openContent === undefined ? undefined : toBodyFingerprint(event.openContent);
-  if (digest === undefined)
-    return [toStep('signed-id', joinFingerprint(request, open ?? toContentFingerprint(event.body)), toIdKey(route, id))];
-  const byId = toStep('unsigned-id', joinFingerprint(request, toEventFingerprint(event, digest), digest), toIdKey(route, id));
+  if (digest === undefined) return [toStep('signed-id', join(open ?? toContentFingerprint(event.body)), toIdKey(route, id))];
+  const byId = toStep('unsigned-id', join(toEventFingerprint(event, digest), digest), toIdKey(route, id));
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
   // Of bytes that may repeat, only the same ID proves that it is the same event.
   const content = open === undefined || (repeatsBytes && hasOwnId) ? `${open ?? ''}${toIdFingerprint(id)}` : open;
-  const byDigest = toStep('digest', joinFingerprint(request, content), toDigestKey(route, digest));
+  const byDigest = toStep('digest', join(content), toDigestKey(route, digest));
   const slots = contentDigest === undefined ? [] : toKindKeys(options, contentDigest);
   return [byDigest, ...(slots.length > 0 ? [toStep('kind', digest, ...slots)] : []), ...(hasOwnId ? [byId] : [])];
 }

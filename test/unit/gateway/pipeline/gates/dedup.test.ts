@@ -6,6 +6,7 @@ import {
   type DedupEvent,
   type DedupOptions,
   type DedupParts,
+  type StoredDeliveries,
 } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { type ClaimSettlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/memory.ts';
@@ -25,7 +26,7 @@ const OPTIONS: DedupOptions = {
   maxKinds: 2,
 };
 
-function start(over: Partial<DedupOptions> = {}, repeat?: DedupParts['repeat'], maxIds = 1_000) {
+function start(over: Partial<DedupOptions> = {}, stored?: DedupParts['stored'], maxIds = 1_000) {
   const clock = new FakeClock();
   const memory = createMemorySeenIds(clock, { maxIds });
   let failure: StoreFailure | 'bug' | undefined;
@@ -63,7 +64,7 @@ function start(over: Partial<DedupOptions> = {}, repeat?: DedupParts['repeat'], 
       waiters: new ClaimWaiters(1, () => undefined, String),
       onEvent: (event) => void events.push(event),
       onDuration: (duration) => void durations.push(duration),
-      repeat,
+      stored,
     },
   );
   let count = 0;
@@ -101,6 +102,7 @@ test('reports how long a claim took', async () => {
 });
 
 describe('a repeated delivery of a route that stores its deliveries', () => {
+  const toStored = (repeat: StoredDeliveries['repeat'], storedFor?: number): StoredDeliveries => ({ storedFor, repeat });
   const handle = async ({ gate, arrive }: ReturnType<typeof start>) => {
     const first = arrive();
     await gate.check(first);
@@ -111,20 +113,23 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
 
   test('is a duplicate once the inbox has made sure that it is sent', async () => {
     const repeated: (string | undefined)[] = [];
-    const scene = start({}, async ({ id }) => {
+    const stored = toStored(async ({ id }) => {
       repeated.push(id);
       return 'known';
     });
+    const scene = start({}, stored);
     expect(await handle(scene)).toMatchObject({ code: 'duplicate' });
     expect([repeated, scene.events]).toEqual([['evt_1'], ['new', 'duplicate']]);
   });
 
-  test('passes if the inbox has lost it, which is told when it was accepted', async () => {
-    const accepted: number[] = [];
-    const scene = start({}, async (_event, _head, ago) => {
-      accepted.push(ago);
+  test('passes if the inbox has lost it, which is told whether it must be stored', async () => {
+    const young: boolean[] = [];
+    const stored = toStored(async (_event, _head, isYoung) => {
+      young.push(isYoung);
       return 'lost';
-    });
+    }, 60_000);
+    const now = { ...stored };
+    const scene = start({}, now);
     const { gate, arrive, clock, settled, events } = scene;
     expect(await handle(scene)).toBeUndefined();
     clock.pass(60_000);
@@ -133,11 +138,17 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
     // Its ID is confirmed already.
     again.grant?.claim?.confirm();
     await settle();
-    expect([accepted, events, settled]).toEqual([[0, 60_000], ['new', 'new', 'new'], ['confirmed']]);
+    // After a restart, the queue keeps deliveries for longer than it kept this one.
+    now.storedFor = 600_000;
+    await gate.check(arrive());
+    expect([young, events, settled]).toEqual([[true, false, false], Array(4).fill('new'), ['confirmed']]);
   });
 
   test('is rejected if the inbox cannot say, so that the sender retries', async () => {
-    const scene = start({}, async () => refuse('store_unavailable', 'queue_unavailable'));
+    const scene = start(
+      {},
+      toStored(async () => refuse('store_unavailable', 'queue_unavailable')),
+    );
     expect(await handle(scene)).toMatchObject({ code: 'store_unavailable', reason: 'queue_unavailable' });
   });
 });
