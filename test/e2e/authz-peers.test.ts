@@ -28,6 +28,13 @@ const SPOOFS = [
   { 'X-Original-URI': '/healthz', 'X-Forwarded-Uri': '/healthz', 'X-Forwarded-Method': 'GET', 'X-Original-Method': 'GET' },
 ];
 
+/** By which common frameworks and libraries learn the client's address and the scheme. */
+const STATED = [
+  ...['X-Real-IP', 'True-Client-IP', 'X-Client-IP', 'Client-IP', 'CF-Connecting-IP', 'X-Cluster-Client-IP'],
+  ...['X-Forwarded', 'Forwarded-For', 'X-Forwarded-Scheme', 'X-Forwarded-Protocol', 'X-Forwarded-Ssl', 'X-Scheme'],
+  ...['X-Url-Scheme', 'Front-End-Https'],
+];
+
 const app = useApp();
 
 const gate = useGate(() => {
@@ -172,6 +179,7 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     'X-Original-Host',
     'X-Original-Proto',
     'Forwarded',
+    ...STATED,
     'Sidegate-Identity',
     'Sidegate-Key',
     'sidegate-event-id',
@@ -281,6 +289,13 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
       expect([Forwarded, await ask({ ...ALADDIN, Forwarded })]).toEqual([Forwarded, 403]);
     expect(app.received).toHaveLength(0);
     expect(gate.log().at(-1)).toMatchObject({ code: 'original_request_unclear', detail: 'forwarded is ambiguous' });
+  });
+
+  test.each(STATED)('a client cannot name another client or scheme to the app by %s', async (name) => {
+    expect(await ask({ ...ALADDIN, [name]: 'evil' })).toBe(200);
+    const [got] = app.received;
+    expect(JSON.stringify(got?.rawHeaders)).not.toContain('evil');
+    expect(got?.headers).toMatchObject({ 'x-real-ip': '127.0.0.1', 'x-forwarded-scheme': 'http', 'x-scheme': 'http' });
   });
 
   test('a Forwarded that another proxy wrote is accepted, and the app gets neither it nor the password', async () => {
