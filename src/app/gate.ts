@@ -286,7 +286,12 @@ export class Gate {
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: HINTS.routeObserved });
     retire();
     this.#services.remoteKeys.apply(ready.routes, rings);
-    for (const [name, ring] of this.#rings) ring.retire(rings.get(name));
+    // The watch of the new config takes all files as read.
+    if (ready.adminToken.token !== undefined) this.#adminAccess.replace(ready.adminToken.token);
+    for (const [name, ring] of this.#rings) {
+      for (const key of ring.findReplaced(rings.get(name))) this.#services.routeParts.keyEvidence.renew(name, key);
+      ring.retire(rings.get(name));
+    }
     applyRecording(this.#services, config, rings);
     this.#rings = rings;
     this.#ready = ready;

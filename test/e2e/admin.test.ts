@@ -175,6 +175,15 @@ describe('an authorized caller', () => {
     expect(gate.logText()).not.toContain('short');
   });
 
+  test('needs the token that was rotated together with a change of the config', async () => {
+    await start({ admin: WITH_TOKEN });
+    writeFileSync(join(gate.folder, 'token'), OTHER_TOKEN);
+    await gate.gate.reload();
+    const status = async (token: string): Promise<number> =>
+      (await ask('/keys', { headers: { Authorization: `Bearer ${token}` } })).status;
+    expect([await status(OTHER_TOKEN), await status(TOKEN)]).toEqual([200, 401]);
+  });
+
   test('is one on this machine if no token is set, at any address of the port', async (context) => {
     const outside = Object.values(networkInterfaces())
       .flatMap((addresses) => addresses ?? [])
@@ -507,7 +516,10 @@ describe('the keys', () => {
     expect((await keysOf())['next']).toMatchObject({ isUsable: true, matches: 1, advice: 'last used 0 s ago' });
   });
 
-  test('are updated when the file of a secret changes, and keep their counts across a reload of the config', async () => {
+  test.each([
+    ['the file of a secret changes', () => until(() => gate.log().some(({ msg }) => msg === 'secret_reloaded'))],
+    ['it changes together with the config', () => gate.gate.reload()],
+  ])('are updated when %s, and keep their counts across a reload of the config', async (_what, change) => {
     const keys = [
       { name: 'current', secret: { file: 'current' } },
       { name: 'old', secret: { file: 'mount/old' } },
@@ -523,7 +535,7 @@ describe('the keys', () => {
     expect(before['old']).toMatchObject({ matches: 1, advice: expect.stringMatching(/^last used \d s ago: keep it/) });
 
     writeFileSync(join(gate.folder, 'mount', 'old'), FILES.next);
-    await until(() => gate.log().some(({ msg }) => msg === 'secret_reloaded'));
+    await change();
     const after = await keysOf();
     expect(after['old']).toMatchObject({ matches: 1, lastUsed: before['old']?.['lastUsed'] });
     expect(after['old']?.['advice']).toMatch(/^not used in the \d s since it was loaded/);

@@ -51,6 +51,12 @@ export class KeyRing {
     this.#next = next ?? null;
   }
 
+  /** Names of the configured keys that are new in `next`, or have another secret there. */
+  findReplaced(next: KeyRing | undefined): readonly string[] {
+    const found = next?.all.filter((key) => !this.all.some((known) => isSameKey(known, key))) ?? [];
+    return found.map(({ name }) => name);
+  }
+
   /** Replaces the keys that were fetched from a URL, by the name of the key set. */
   setRemote(name: string, keys: readonly VerifyKey[] | undefined): void {
     this.#remote.set(name, keys);
