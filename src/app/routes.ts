@@ -135,13 +135,14 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
 
 function buildInbox(
   route: string,
-  { scheme, dedup, ack }: WebhookConfig,
+  { scheme, dedup, ack, description }: WebhookConfig,
   policy: RequestPolicy,
   parts: RouteParts,
 ): Inbox | undefined {
   const trustsUnsignedId = dedup !== 'off' && dedup.unsignedId === 'trust';
   const accepted = { status: toAcceptedStatus(scheme), text: toAcknowledgement(scheme) };
-  return parts.createInbox({ route, stores: ack === 'onAccept', trustsUnsignedId, ...accepted }, policy);
+  const repeatsBytes = description.repeatsBytes === true;
+  return parts.createInbox({ route, stores: ack === 'onAccept', trustsUnsignedId, repeatsBytes, ...accepted }, policy);
 }
 
 function buildForwarder(config: RouteConfig, policy: RequestPolicy, upstream: Upstream, parts: RouteParts): Forwarder {

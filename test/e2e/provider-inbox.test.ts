@@ -2,7 +2,7 @@
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, onTestFinished, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { makeFolder, useApp, useRedis } from '../support/fixtures.ts';
@@ -204,6 +204,69 @@ test.each([
   },
   60_000,
 );
+
+test('another event with the same bytes is stored once the IDs are forgotten, and not acknowledged as the first one', async () => {
+  const sections = { routes: [toInbox('billing')], provider: toProvider() };
+  await start(sections);
+  expect([(await push('a')).status, (await push('b')).status]).toEqual([202, 503]);
+  await stop();
+  await start(sections);
+  expect((await push('a')).status).toBe(202);
+  await stop();
+  await start(sections);
+  expect((await push('b')).status).toBe(202);
+  await until(() => app.received.length === 2);
+  expect(app.received.map(({ headers }) => headers['x-github-delivery'])).toEqual(['a', 'b']);
+});
+
+/** A delivery of a sender without IDs or times. */
+function pushPaystack(): Promise<Answer> {
+  const signature = createHmac('sha512', SECRET).update(BODY).digest('hex');
+  return send(gate.port, {
+    path: '/hooks/paystack',
+    headers: { 'Content-Type': 'application/json', 'X-Paystack-Signature': signature },
+    body: BODY,
+  });
+}
+
+describe('a sender that sends the same bytes for a later event', () => {
+  const toSections = (over: Sections = {}): Sections => ({
+    routes: [toInbox('paystack', { scheme: 'paystack', dedup: { retention: '20m' } })],
+    provider: toProvider(undefined, { schedule: [] }),
+    ...over,
+  });
+
+  test('gets each stored once dedup.retention is over, and a repetition sends a dead one again', async () => {
+    clock = new FakeClock(Date.now());
+    await start(toSections());
+    for (let count = 1; count <= 3; count++) {
+      app.handler = (_request, response) => response.writeHead(count === 3 ? 500 : 200).end();
+      expect(await pushPaystack()).toMatchObject({ status: 200, code: undefined });
+      await until(() => app.received.length === count);
+      await until(async () => (await list('?state=waiting')).length === 0);
+      expect(await pushPaystack()).toMatchObject({ status: 200, code: 'duplicate' });
+      if (count < 3) await clock.advance(21 * MINUTE);
+    }
+    await until(() => app.received.length === 4);
+    expect(await list()).toHaveLength(3);
+  });
+
+  test('gets a delivery stored once that was lost with the queue', async () => {
+    const { queue, lose } = await QUEUES.SQLite();
+    const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
+    const sections = toSections({ store, provider: toProvider(undefined, { queue }) });
+    await start(sections);
+    await until(async () => (await pushPaystack()).status === 200);
+    await until(() => app.received.length === 1);
+    await stop();
+    lose();
+    await start(sections);
+    await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
+    for (let count = 0; count < 3; count++) await Promise.all([pushPaystack(), pushPaystack()]);
+    await until(() => app.received.length === 2);
+    expect(await list()).toHaveLength(1);
+  });
+});
 
 test.each<[string, Sections, Sections, number]>([
   ['has a shorter dedup.retention', { dedup: { retention: '1h' } }, { dedup: { retention: '20m' } }, 11 * MINUTE],

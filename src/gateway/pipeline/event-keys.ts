@@ -95,23 +95,29 @@ export function joinFingerprint(request: string, content: string, digest: string
   return (digest === content ? [request, content] : [request, content, digest]).join('.');
 }
 
-/**
- * Adds how a delivery was accepted that is stored before the app handles it: for how long its ID is remembered, and how long it is certainly
- * stored. Later settings of the config do not say that.
- */
-export function markStored(fingerprint: string, retention: Milliseconds, storedFor: Milliseconds): string {
-  return `${retention}~${storedFor}~${fingerprint}`;
+/** How a delivery was accepted that is stored before the app handles it. Later settings of the config do not say that. */
+interface Acceptance {
+  /** For how long its ID is remembered. */
+  readonly retention: Milliseconds;
+  /** How long it is certainly stored. */
+  readonly storedFor: Milliseconds;
+  readonly requestId: string;
+}
+
+/** Adds how the delivery was accepted. */
+export function markStored(fingerprint: string, { retention, storedFor, requestId }: Acceptance): string {
+  return `${retention}~${storedFor}~${requestId}~${fingerprint}`;
 }
 
 /** The parts that are compared, and what `markStored` added. */
 export function splitFingerprint(fingerprint: string): {
   readonly request: string | undefined;
   readonly content: string | undefined;
-  readonly stored: { readonly retention: Milliseconds; readonly storedFor: Milliseconds } | undefined;
+  readonly stored: Acceptance | undefined;
 } {
-  const [joined = '', storedFor, retention] = fingerprint.split('~').reverse();
+  const [joined = '', requestId, storedFor, retention] = fingerprint.split('~').reverse();
   const [request, content] = joined.split('.');
-  const stored = retention === undefined ? undefined : { retention: Number(retention), storedFor: Number(storedFor) };
+  const stored = requestId === undefined ? undefined : { requestId, retention: Number(retention), storedFor: Number(storedFor) };
   return { request, content, stored };
 }
 

@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { Admitted } from '../../core/admitted.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
-import type { VerifiedEvent } from '../../core/event.ts';
+import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead } from '../../core/request.ts';
 import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
@@ -20,6 +20,8 @@ export interface InboxOptions {
   readonly stores: boolean;
   /** `dedup.unsignedId: trust`: events with the same bytes and different IDs are different. */
   readonly trustsUnsignedId: boolean;
+  /** The sender can send the same signed bytes for different events. */
+  readonly repeatsBytes: boolean;
   /** By which the sender learns that the delivery is stored. */
   readonly status: number;
   /** The text that the sender needs as well. */
@@ -30,6 +32,8 @@ export interface InboxOptions {
 const MAX_METADATA_BYTES = 64 * 1024;
 /** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored, and clocks differ. */
 const KNOWN_SHARE = 0.9;
+/** The IDs under which lost deliveries are stored again: those that they had. */
+const lostIds = new WeakMap<VerifiedEvent, string>();
 
 /** A delivery is lost if the queue was replaced or went back to an earlier state. */
 export interface Inbox extends StoredDeliveries {
@@ -56,8 +60,6 @@ export function createInbox(
   const repeat = async (event: string): Promise<void> => {
     for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
   };
-  const isMissing = async (id: string): Promise<boolean> =>
-    (await queue.findEvent(id)) === undefined && !mayLeaveEarly(await queue.stats(clock.now()));
   return {
     storedFor: options.stores ? retention * KNOWN_SHARE : undefined,
     forwarder: {
@@ -78,13 +80,16 @@ export function createInbox(
         return { ...accept(response, options), queuedAs, upstreamMs: took() };
       },
     },
-    async repeat(event, head, isYoung) {
-      const id = toEventId(options, event, head);
+    async repeat(event, head, { requestId, isYoung }) {
+      const id = toEventId(options, event, head, requestId);
       if (id === undefined || !parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
         // An older event that is missing was delivered and has left the queue.
-        return isYoung && (await isMissing(id)) ? 'lost' : 'known';
+        if (!isYoung || (await queue.findEvent(id)) !== undefined || mayLeaveEarly(await queue.stats(clock.now())))
+          return 'known';
+        lostIds.set(event, id);
+        return 'lost';
       } catch (thrown) {
         return toRefusal(thrown);
       }
@@ -99,7 +104,7 @@ function toEvent(options: InboxOptions, admitted: Admitted, headers: readonly st
   const { event, claim } = admitted.claimed ?? {};
   const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers, event: event?.id });
   if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
-  const id = event === undefined || claim === undefined ? undefined : toEventId(options, event, head);
+  const id = event && (lostIds.get(event) ?? (claim && toEventId(options, event, head, head.requestId)));
   return {
     id: id ?? `in_${randomUUID()}`,
     type: INBOX_TYPE,
@@ -113,17 +118,19 @@ function toEvent(options: InboxOptions, admitted: Admitted, headers: readonly st
 /**
  * From what dedup claims and compares, and so the same for every repetition of a delivery: one that arrives again after a crash between here and
  * the confirmation of its ID is stored once. It covers all that the signature leaves open, so that another delivery is never taken for a
- * stored one. Hashed, because the IDs of senders may contain any character. Undefined if the sender gives no ID.
+ * stored one. Where bytes repeat, it also covers the ID, or else `by`, the request that was accepted. Hashed, because IDs may contain any character.
  */
-function toEventId({ route, trustsUnsignedId }: InboxOptions, event: VerifiedEvent, head: ParsedHead): string | undefined {
+function toEventId(options: InboxOptions, event: VerifiedEvent, head: ParsedHead, by: string | undefined): string | undefined {
+  const { route, trustsUnsignedId, repeatsBytes } = options;
   const { openContent, lastingContent, digest = '' } = event;
   // Then the digest is new in each attempt.
   const isByContent = trustsUnsignedId || lastingContent !== undefined;
   const identity = isByContent ? event.id : (event.digest ?? event.id);
-  if (identity === undefined) return undefined;
+  const own = event.id === toDigestId(digest) ? by : event.id;
+  if (identity === undefined || (repeatsBytes && own === undefined)) return undefined;
   const openText = openContent === undefined ? '' : toBodyFingerprint(openContent);
   const content = isByContent ? toEventFingerprint(event, digest) : openText;
-  const open = [toRequestFingerprint(head, event), content].join('\n');
+  const open = [toRequestFingerprint(head, event), content, ...(repeatsBytes ? [own] : [])].join('\n');
   return `in_${createHash('sha256').update(`${route}\n${identity}\n${open}`).digest('base64url')}`;
 }
 

@@ -310,11 +310,10 @@ export class Provider {
   }
 
   createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
-    const { retention } = this.#settings.config.queue;
     return createInbox(options, policy, {
       clock: this.#parts.clock,
       queue: this.#queue,
-      retention,
+      retention: this.#settings.config.queue.retention,
       isUsed: (id) => this.#registry.isUsed(id),
     });
   }

@@ -104,10 +104,17 @@ export interface StoredDeliveries {
   /** How long after it was accepted each delivery is certainly stored; undefined if the route stores none. */
   readonly storedFor: Milliseconds | undefined;
   /**
-   * The sender repeats a delivery. If the app never handled it, because it is dead or skipped, it is sent again. A refusal if nobody can say what
-   * became of it: the sender has to retry. `lost` if it must be stored (`isYoung`) and is not: then it must be stored again.
+   * The sender repeats a delivery that was accepted with the request `requestId`. If the app never handled it, because it is dead or skipped, it is
+   * sent again. A refusal if nobody can say what became of it: the sender has to retry. `lost` if it must be stored (`isYoung`) and is not:
+   * then it must be stored again.
    */
-  repeat(event: VerifiedEvent, head: ParsedHead, isYoung: boolean): Promise<'known' | 'lost' | Refusal>;
+  repeat(event: VerifiedEvent, head: ParsedHead, by: StoredBy): Promise<'known' | 'lost' | Refusal>;
+}
+
+/** How a delivery was accepted; without a request, the app handled it. */
+export interface StoredBy {
+  readonly requestId: string | undefined;
+  readonly isYoung: boolean;
 }
 
 const NOTHING_TO_SETTLE: Claim = new SettledClaim(() => undefined);
@@ -264,7 +271,7 @@ class DedupAttempt implements ClaimAttempt {
     const { stored } = splitFingerprint(fingerprint);
     const isYoung =
       stored !== undefined && storedFor !== undefined && stored.retention - remainingMs < Math.min(stored.storedFor, storedFor);
-    const result = await repeat(this.#event, this.#head, isYoung);
+    const result = await repeat(this.#event, this.#head, { requestId: stored?.requestId, isYoung });
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);
     // The ID stays confirmed: the queue stores the event once, however many repetitions arrive.
@@ -336,7 +343,7 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, 
   const request = toRequestFingerprint(head, event);
   const join = (content: string, signed?: string): string => {
     const joined = joinFingerprint(request, content, signed);
-    return storedFor === undefined ? joined : markStored(joined, retention, storedFor);
+    return storedFor === undefined ? joined : markStored(joined, { retention, storedFor, requestId: head.requestId });
   };
   const open = event.openContent === undefined ? undefined : toBodyFingerprint(event.openContent);
   if (digest === undefined) return [toStep('signed-id', join(open ?? toContentFingerprint(event.body)), toIdKey(route, id))];

@@ -15,7 +15,7 @@ test.each([
   const queue = new MemoryQueue();
   queue.failure = new SidegateError('system', code, 'a detail');
   const policy = { toUpstreamHeaders: () => [] } as unknown as RequestPolicy;
-  const options = { route: 'billing', stores: true, trustsUnsignedId: false, status: 202 };
+  const options = { route: 'billing', stores: true, trustsUnsignedId: false, repeatsBytes: false, status: 202 };
   const inbox = createInbox(options, policy, { clock: systemClock, queue, retention: 1_000, isUsed: () => true });
   const admitted = { head: { method: 'POST', target: { raw: '/' } }, body: Buffer.from('{}') } as unknown as Admitted;
   const outcome = await inbox.forwarder.forward(admitted, {} as ClientResponse, undefined);

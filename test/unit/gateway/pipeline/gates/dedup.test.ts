@@ -124,7 +124,7 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
 
   test('passes if the inbox has lost it, which is told whether it must be stored', async () => {
     const young: boolean[] = [];
-    const stored = toStored(async (_event, _head, isYoung) => {
+    const stored = toStored(async (_event, _head, { isYoung }) => {
       young.push(isYoung);
       return 'lost';
     }, 60_000);
