@@ -1,5 +1,5 @@
 /** Handles each event once, with the dedup gate and a store of the app. Loaded only for a verifier with a store. */
-import { DEFAULT_RETENTION_MS, toMinRetention } from '../config/schema/retention.ts';
+import { DEFAULT_RETENTION_MS, isUntimed, repeatsBytes, toMinRetention } from '../config/schema/retention.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { LEASE_MARGIN_MS } from '../core/event.ts';
@@ -41,7 +41,7 @@ interface ClaimsContext {
 /** Builds the gate. */
 export function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Claims {
   const { description, warn } = context;
-  const { name, repeatsBytes } = description;
+  const { name } = description;
   const settings: DedupSettings = 'store' in given ? given : { store: given };
   const times = readTimes(settings, context);
   if (settings.unsignedId === 'trust' && !coversId(description))
@@ -63,7 +63,7 @@ export function createClaims(given: EventStore | DedupSettings, context: ClaimsC
       inProgress: settings.inProgress ?? 'wait',
       onStoreError: 'refuse',
       unsignedId: settings.unsignedId ?? 'check',
-      repeatsBytes: repeatsBytes === true,
+      repeatsBytes: description.repeatsBytes === true,
       maxKinds: DEFAULT_MAX_KINDS,
     },
     {
@@ -90,7 +90,15 @@ export function createClaims(given: EventStore | DedupSettings, context: ClaimsC
   };
 }
 
-function readTimes(settings: DedupSettings, { tolerance, read, warn, fail }: ClaimsContext) {
+function readTimes(settings: DedupSettings, { description, tolerance, read, warn, fail }: ClaimsContext) {
+  const { name } = description;
+  const mayRepeat = repeatsBytes({ description });
+  if (settings.retention === undefined && mayRepeat)
+    fail(
+      `dedup.retention: ${name} can send the same bytes for different events, and only the first is handled while it is remembered: set a short one`,
+    );
+  if (settings.retention === undefined && isUntimed({ description, tolerance }))
+    warn(`dedup.retention: ${name} signs no timestamp: a captured delivery can be replayed after the default of 3d; set one`);
   const retention = read(settings.retention ?? DEFAULT_RETENTION_MS, 'dedup.retention');
   const lease = read(settings.lease ?? DEFAULT_LEASE_MS, 'dedup.lease');
   const maxWait = read(settings.maxWait ?? DEFAULT_MAX_WAIT_MS, 'dedup.maxWait');
@@ -102,7 +110,7 @@ function readTimes(settings: DedupSettings, { tolerance, read, warn, fail }: Cla
   if (lease <= LEASE_MARGIN_MS) fail(`dedup.lease: the claim ends while the event is handled; set it above ${LEASE_MARGIN_MS}ms`);
   if (retention <= lease)
     fail('dedup.retention: a handled event is forgotten sooner than one that is being handled; set it above dedup.lease');
-  if (retention < DEFAULT_RETENTION_MS)
+  if (retention < DEFAULT_RETENTION_MS && !mayRepeat)
     warn('dedup.retention: senders may retry for three days; a retry after the retention is handled again');
   if (settings.inProgress !== 'reject' && maxWait >= lease) warn('dedup.maxWait: deliveries wait longer than the lease lasts');
   return { retention, lease, maxWait };
