@@ -18,7 +18,7 @@ import type { PreparedConfig } from './check.ts';
 import { ConfigReloads } from './config-reloads.ts';
 import type { GateAddresses, GateContext } from './context.ts';
 import { applyRecording, createRefusalListener } from './explain.ts';
-import { type KeysRead, toWatchedKeys } from './keys.ts';
+import { findReplacedKeys, type KeysRead, toWatchedKeys } from './keys.ts';
 import { HINTS } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 import { buildRoute } from './routes.ts';
@@ -289,7 +289,7 @@ export class Gate {
     // The watch of the new config takes all files as read.
     if (ready.adminToken.token !== undefined) this.#adminAccess.replace(ready.adminToken.token);
     for (const [name, ring] of this.#rings) {
-      for (const key of ring.findReplaced(rings.get(name))) this.#services.routeParts.keyEvidence.renew(name, key);
+      for (const key of findReplacedKeys(ring, rings.get(name))) this.#services.routeParts.keyEvidence.renew(name, key);
       ring.retire(rings.get(name));
     }
     applyRecording(this.#services, config, rings);

@@ -8,7 +8,7 @@ import { error, type Path, type Problem, under, unwrap, warning } from '../core/
 import type { Secret } from '../core/secret.ts';
 import { type IdentityKey, parseIdentityKey } from '../gateway/upstream/identity.ts';
 import type { WatchedKey } from '../telemetry/log/key-evidence.ts';
-import type { KeySet } from '../verify/keys/key-ring.ts';
+import { isSameKey, type KeyRing, type KeySet } from '../verify/keys/key-ring.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
@@ -82,6 +82,12 @@ async function readCredentials({ webhook }: RouteConfig, path: Path, problems: P
 export function toKeyName({ webhook }: RouteConfig, { path }: Problem): string {
   const [, , , part, position] = path;
   return part === 'keys' ? (webhook?.keys[Number(position)]?.name ?? '') : String(part);
+}
+
+/** Names of the keys that are new in `after`, or have another secret there. */
+export function findReplacedKeys(before: KeyRing, after: KeyRing | undefined): readonly string[] {
+  const replaced = after?.all.filter((key) => !before.all.some((known) => isSameKey(known, key))) ?? [];
+  return replaced.map(({ name }) => name);
 }
 
 /** The files that a route's secrets are read from. */

@@ -51,12 +51,6 @@ export class KeyRing {
     this.#next = next ?? null;
   }
 
-  /** Names of the configured keys that are new in `next`, or have another secret there. */
-  findReplaced(next: KeyRing | undefined): readonly string[] {
-    const found = next?.all.filter((key) => !this.all.some((known) => isSameKey(known, key))) ?? [];
-    return found.map(({ name }) => name);
-  }
-
   /** Replaces the keys that were fetched from a URL, by the name of the key set. */
   setRemote(name: string, keys: readonly VerifyKey[] | undefined): void {
     this.#remote.set(name, keys);
@@ -130,7 +124,7 @@ function toKept(keys: readonly VerifyKey[], others: readonly VerifyKey[] = []): 
 }
 
 /** A key may keep its name and get another secret. */
-function isSameKey(a: VerifyKey, b: VerifyKey): boolean {
+export function isSameKey(a: VerifyKey, b: VerifyKey): boolean {
   if (a.name !== b.name) return false;
   return !(a.material instanceof Material && b.material instanceof Material) || a.material.key.equals(b.material.key);
 }
