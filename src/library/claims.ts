@@ -94,11 +94,9 @@ function readTimes(settings: DedupSettings, { description, tolerance, read, warn
   const { name } = description;
   const mayRepeat = repeatsBytes({ description });
   if (settings.retention === undefined && mayRepeat)
-    fail(
-      `dedup.retention: ${name} can send the same bytes for different events, and only the first is handled while it is remembered: set a short one`,
-    );
+    fail(`dedup.retention: ${name} can send the same bytes for another event; set a short one`);
   if (settings.retention === undefined && isUntimed({ description, tolerance }))
-    warn(`dedup.retention: ${name} signs no timestamp: a captured delivery can be replayed after the default of 3d; set one`);
+    warn(`dedup.retention: ${name} does not sign the time, so a captured delivery is handled again after three days`);
   const retention = read(settings.retention ?? DEFAULT_RETENTION_MS, 'dedup.retention');
   const lease = read(settings.lease ?? DEFAULT_LEASE_MS, 'dedup.lease');
   const maxWait = read(settings.maxWait ?? DEFAULT_MAX_WAIT_MS, 'dedup.maxWait');

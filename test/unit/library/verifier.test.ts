@@ -433,7 +433,7 @@ describe.each([
     test('include the default retention for a sender that sends the same bytes for a later event', async () => {
       const over = { scheme: 'paystack', secrets: ['it is a secret of Paystack'] };
       expect(await problem({ ...over, dedup: library().memoryStore() })).toMatch(
-        /^VerifierError: dedup\.retention: paystack can send the same bytes for different events/,
+        /^VerifierError: dedup\.retention: paystack can send the same bytes for another event; set a short one/,
       );
       const dedup = { store: library().memoryStore(), retention: '10m' };
       expect((await create({ ...over, dedup }).ready()).filter((text) => text.startsWith('dedup'))).toEqual([]);
@@ -456,7 +456,7 @@ describe.each([
       const dedup = { store: library().memoryStore(), unsignedId: 'trust' } as const;
       expect(await create({ dedup }).ready()).toEqual([]);
       expect(await create({ scheme: 'github', secrets: ['it is a secret of GitHub'], dedup }).ready()).toEqual([
-        'dedup.retention: github signs no timestamp: a captured delivery can be replayed after the default of 3d; set one',
+        'dedup.retention: github does not sign the time, so a captured delivery is handled again after three days',
         'dedup.unsignedId: github does not sign the ID, so a captured delivery is handled again under each invented ID',
       ]);
     });
