@@ -111,7 +111,7 @@ const ASCII_READERS: ReadonlySet<string> = new Set([
   'verify/schemes/jwt/jwt.ts',
   'verify/schemes/identity.ts',
   'verify/schemes/sign-anywhere.ts',
-  'verify/schemes/signature-entries.ts',
+  'verify/schemes/head.ts',
   'verify/schemes/token.ts',
   'verify/schemes/url.ts',
 ]);
@@ -238,15 +238,15 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /(?:\.|\?\.)(?:pause|pipe)\(/,
-    text: 'pauses a stream, perhaps forever; ReadPause of core/read-pause.ts has a deadline',
+    text: 'pauses a stream, perhaps forever; ReadPause of core/reading.ts has a deadline',
     // A terminal.
-    mayUse: (file) => file === 'core/read-pause.ts' || file === 'cli/input.ts',
+    mayUse: (file) => file === 'core/reading.ts' || file === 'cli/input.ts',
   },
   {
     pattern: /'drain',/,
-    text: 'waits for a writer, perhaps forever; pauseUntilDrained of core/read-pause.ts has a deadline',
+    text: 'waits for a writer, perhaps forever; pauseUntilDrained of core/reading.ts has a deadline',
     // Only the end of the process waits for the log, for at most 2 s (cli/shutdown.ts).
-    mayUse: (file) => file === 'core/read-pause.ts' || file === 'telemetry/log/log-batches.ts',
+    mayUse: (file) => file === 'core/reading.ts' || file === 'telemetry/log/log-batches.ts',
   },
   {
     pattern: /\b(?:\w*(?:deadline|timeout|until|atMost)|never)(?:: \w+)? = (?:Number\.POSITIVE_)?Infinity\b/i,

@@ -36,7 +36,7 @@ import { EVENT_REJECTIONS } from '../src/provider/telemetry/provider-metrics.ts'
 import { HANDSHAKE_NAMES } from '../src/verify/handshakes/catalogue.ts';
 import { PRESETS } from '../src/verify/presets/catalogue.ts';
 import { SENDERS } from '../src/verify/presets/senders.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../src/verify/schemes/signature-entries.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../src/verify/schemes/head.ts';
 import { makeFolder } from './support/fixtures.ts';
 import { recordIo } from './support/io.ts';
 import { renderProviderMetrics } from './support/provider-exposition.ts';

@@ -1,7 +1,7 @@
 /** The server of the admin port. It never shares a route table with the data port. */
 import type { Clock } from '../core/clock.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
-import { endCounted } from '../core/read-pause.ts';
+import { endCounted } from '../core/reading.ts';
 import { REFUSALS, type Refusal } from '../core/refusal.ts';
 import { onceEvent } from '../core/safe-events.ts';
 import { PlainPort } from '../gateway/pipeline/plain-port.ts';

@@ -25,7 +25,7 @@ import type { Journal } from '../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { Attempts } from '../users/attempts.ts';
 import type { OfferedTokens } from '../verify/handshakes/offered-tokens.ts';
-import type { KeyRing } from '../verify/keys/key-ring.ts';
+import type { KeyRing } from '../verify/schemes/keys.ts';
 import { listSecrets } from './explain.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';

@@ -47,7 +47,7 @@ export function buildAuthz(
     clock,
     handler: createAuthRequestHandler({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, requests),
     onLimit: metrics.limitHit,
-    onConnections: metrics.connections,
+    connections: metrics.connections,
     sharedPeers: trustedCallers,
   });
   return {

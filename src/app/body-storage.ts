@@ -5,7 +5,7 @@ import type { Clock } from '../core/clock.ts';
 import type { BodyRecorders } from '../gateway/pipeline/body-recorders.ts';
 import type { BodyRecorder } from '../gateway/pipeline/record.ts';
 import type { MemoryPressure } from '../http/server/memory-guard.ts';
-import type { KeyRing } from '../verify/keys/key-ring.ts';
+import type { KeyRing } from '../verify/schemes/keys.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { listSecrets } from './explain.ts';
 import type { Metrics } from './metrics.ts';

@@ -8,10 +8,10 @@ import { type CandidateKey, toCandidateKey } from '../diagnostics/explain/analys
 import { type Captures, toSecretBytes } from '../diagnostics/explain/captures.ts';
 import { type AnalysisContext, type Explained, Explainer } from '../diagnostics/explain/explainer.ts';
 import type { Journal } from '../telemetry/journal/journal.ts';
-import type { KeyRing } from '../verify/keys/key-ring.ts';
 import { PRESETS } from '../verify/presets/catalogue.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SchemeDescription } from '../verify/schemes/description.ts';
+import type { KeyRing } from '../verify/schemes/keys.ts';
 import { addCredentials } from '../verify/schemes/url.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import type { GateContext } from './context.ts';

@@ -5,14 +5,12 @@ import type { AdminServer } from '../admin/server.ts';
 import { realmsOf, remembersIds } from '../config/schema/config.ts';
 import { type CancelTimer, within } from '../core/clock.ts';
 import type { LocatedProblem } from '../core/problem.ts';
-import type { Refusal } from '../core/refusal.ts';
-import type { ParsedHead } from '../core/request.ts';
 import { type AppRoute, ExchangePort } from '../gateway/exchange.ts';
-import { RouteTable, toRouteQuery } from '../gateway/pipeline/router.ts';
+import { CurrentRoutes } from '../gateway/pipeline/router.ts';
 import { toContexts } from '../gateway/server-metrics.ts';
 import { type ListenPhase, ListenServer } from '../http/server/server.ts';
 import { combineGauges } from '../telemetry/metrics/thread-metrics.ts';
-import { KeyRing } from '../verify/keys/key-ring.ts';
+import { KeyRing } from '../verify/schemes/keys.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import type { PreparedConfig } from './check.ts';
 import { ConfigReloads } from './config-reloads.ts';
@@ -21,8 +19,7 @@ import { applyRecording, createRefusalListener } from './explain.ts';
 import { findReplacedKeys, type KeysRead, toWatchedKeys } from './keys.ts';
 import { HINTS } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
-import { buildRoute } from './routes.ts';
-import { buildServices, type Services } from './services.ts';
+import { buildRoute, buildServices, type Services } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, joinPorts, openPorts, type SidePorts, toAllLabels, toJoinedPorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
@@ -48,7 +45,7 @@ export class Gate {
   readonly #cancelCleanup: CancelTimer;
   readonly #others: OtherWorkers;
   readonly #configReloads: ConfigReloads;
-  #routes = new RouteTable<AppRoute>([]);
+  readonly #routes = new CurrentRoutes<AppRoute>();
   #table = { isReplaced: false };
   #rings = new Map<string, KeyRing>();
   #ready: PreparedConfig;
@@ -75,8 +72,7 @@ export class Gate {
     metrics.setRoutes(toAllLabels(ready.loaded.config));
     const explainParts = { ...telemetry, onExplained: context.onExplained, current: () => this.#toReloadParts() };
     const onRefused = createRefusalListener(ready.loaded.config, explainParts);
-    // Requests in flight finish with the routes that they started with.
-    const find = (head: ParsedHead): AppRoute | Refusal => this.#routes.find(toRouteQuery(head));
+    const { find } = this.#routes;
     this.#requests = new ExchangePort({ ...telemetry, unrouted: metrics.route(undefined), find, onRefused });
     const tls = toContexts('listen.tls', ready.tls, metrics);
     this.#listen = new ListenServer({
@@ -87,7 +83,7 @@ export class Gate {
       memory: this.#services.memory,
       handler: this.#requests,
       onLimit: metrics.limitHit,
-      onConnections: metrics.connections,
+      connections: metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
       ...telemetry,
@@ -280,7 +276,7 @@ export class Gate {
     this.#services.provider?.apply(ready, pools, rings);
     this.#table.isReplaced = true;
     this.#table = table;
-    this.#routes = new RouteTable(routes);
+    this.#routes.replace(routes);
     this.#requests.recheck();
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: HINTS.routeObserved });

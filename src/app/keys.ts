@@ -6,10 +6,10 @@ import { readSecret, readUrlCredentials, unwrapSecret } from '../config/sources/
 import { type EpochMilliseconds, toInstant } from '../core/clock.ts';
 import { error, type Path, type Problem, under, unwrap, warning } from '../core/problem.ts';
 import type { Secret } from '../core/secret.ts';
-import { type IdentityKey, parseIdentityKey } from '../gateway/upstream/identity.ts';
+import { type IdentityKey, parseIdentityKey } from '../gateway/upstream/headers.ts';
 import type { WatchedKey } from '../telemetry/log/key-evidence.ts';
-import { isSameKey, type KeyRing, type KeySet } from '../verify/keys/key-ring.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
+import { isSameKey, type KeyRing, type KeySet } from '../verify/schemes/keys.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 

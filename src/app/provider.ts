@@ -7,7 +7,7 @@ import type { TlsContexts } from '../http/server/tls.ts';
 import type { InboxApp } from '../provider/inbox/inbox-sender.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
-import type { KeyRing } from '../verify/keys/key-ring.ts';
+import type { KeyRing } from '../verify/schemes/keys.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';

@@ -97,7 +97,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     clock,
     handler: requests,
     onLimit: metrics.limitHit,
-    onConnections: metrics.connections,
+    connections: metrics.connections,
   });
   return {
     async listen(others) {

@@ -5,7 +5,7 @@ import { type Clock, type Milliseconds, pause, within } from '../core/clock.ts';
 import { onEvent, runDetached } from '../core/safe-events.ts';
 import type { ExchangePort } from '../gateway/exchange.ts';
 import type { Capacity } from '../gateway/pipeline/capacity.ts';
-import type { Settlements } from '../gateway/pipeline/settlements.ts';
+import type { Settlements } from '../gateway/pipeline/claims.ts';
 import { lookUpForConnect } from '../http/dial/resolve.ts';
 import type { ListenPhase, ListenServer } from '../http/server/server.ts';
 import type { AuthzEndpoint } from './authz.ts';

@@ -5,7 +5,7 @@ import { REFUSALS, type RefusalCode } from '../core/refusal.ts';
 import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
 import { SENDERS, type SenderProfile, toStatuses } from '../verify/presets/senders.ts';
 import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
-import { coversBody, coversQuery, signsUrl } from '../verify/schemes/coverage.ts';
+import { coversBody, coversQuery, signsUrl, TIMESTAMP_FORMATS } from '../verify/schemes/coverage.ts';
 import {
   type Algorithm,
   isToken,
@@ -16,7 +16,6 @@ import {
 } from '../verify/schemes/description.ts';
 import type { JwtDescription } from '../verify/schemes/key-description.ts';
 import { JWS_NAMES } from '../verify/schemes/public-keys.ts';
-import { TIMESTAMP_FORMATS } from '../verify/schemes/timestamp.ts';
 import notes from './sender-notes.json' with { type: 'json' };
 
 /** A preset of a sender, unlike `bearer` and others that many senders use. */

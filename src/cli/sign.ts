@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
-import { pickMediaType } from '../core/media-type.ts';
+import { pickMediaType } from '../core/head.ts';
 import { toQuery } from '../verify/schemes/url.ts';
 import { readBody, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';

@@ -3,7 +3,7 @@
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import type { SignedHead } from '../core/event.ts';
-import { HeaderFields } from '../core/headers.ts';
+import { HeaderFields } from '../core/head.ts';
 import { Refusal } from '../core/refusal.ts';
 import type { Secret } from '../core/secret.ts';
 import { paint, toPrintable } from '../core/text.ts';
@@ -18,11 +18,11 @@ import {
   readWholeHead,
 } from '../diagnostics/explain/analysis.ts';
 import { analyze } from '../diagnostics/explain/analyze.ts';
-import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
-import { KeyRing } from '../verify/keys/key-ring.ts';
+import { checkRecency } from '../gateway/pipeline/gates/signature.ts';
 import { PRESETS } from '../verify/presets/catalogue.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding } from '../verify/schemes/description.ts';
+import { KeyRing } from '../verify/schemes/keys.ts';
 import type { Message, Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import { toQuery } from '../verify/schemes/url.ts';
 import { readBody, toSeconds, toTolerance } from './input.ts';

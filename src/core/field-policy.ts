@@ -1,5 +1,5 @@
 /** Decides which header fields of a client reach the app; `check` accepts only those that do for a route that is selected by a header. */
-import { toFoldedName } from './headers.ts';
+import { toFoldedName } from './head.ts';
 
 /**
  * How a field that only a proxy should send is treated when a client sends it:
@@ -85,32 +85,32 @@ function decideClaim(claim: ProxyClaim | 'checkedHere' | undefined, { user, cert
   return isChecked ? 'checkedHere' : claim;
 }
 
-/** Whether the field belongs to sidegate, for folded names (core/headers.ts). */
+/** Whether the field belongs to sidegate, for folded names (core/head.ts). */
 export function isOwnField(name: string): boolean {
   return name.startsWith(OWN_PREFIX);
 }
 
 /**
- * Finds what a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
+ * Finds what a field asserts that only a proxy may assert, for folded names (core/head.ts); undefined if clients may send the field.
  */
 export function findProxyClaim(name: string): ProxyClaim | undefined {
   const claim = CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
   return claim === OF_CLIENT ? undefined : claim;
 }
 
-/** Whether the field changes the method of the request for some apps, for folded names (core/headers.ts). */
+/** Whether the field changes the method of the request for some apps, for folded names (core/head.ts). */
 export function isMethodOverride(name: string): boolean {
   return METHOD_OVERRIDES.has(name);
 }
 
-/** Whether the field carries a trace context, for folded names (core/headers.ts). */
+/** Whether the field carries a trace context, for folded names (core/head.ts). */
 export function isTraceField(name: string): boolean {
   return TRACE_NAMES.has(name) || hasPrefix(name, TRACE_PREFIXES);
 }
 
 /**
  * Whether a client must neither duplicate the field in another spelling nor have it removed by Connection, for folded names
- * (core/headers.ts).
+ * (core/head.ts).
  */
 export function isProtectedField(name: string): boolean {
   return (
@@ -128,7 +128,7 @@ function hasPrefix(name: string, prefixes: readonly string[]): boolean {
 }
 
 /**
- * Whether the name suggests that the field names a user, for folded names (core/headers.ts). Some clients and apps use such names on their
+ * Whether the name suggests that the field names a user, for folded names (core/head.ts). Some clients and apps use such names on their
  * own, so this counts only where the gate itself names the user.
  */
 function mayNameUser(name: string): boolean {
@@ -137,7 +137,7 @@ function mayNameUser(name: string): boolean {
   return USER_PREFIXES.has(prefix) && name !== USER_AGENT && rest.some((word) => USER_WORDS.has(word));
 }
 
-// The names that these functions look up. All are folded (core/headers.ts).
+// The names that these functions look up. All are folded (core/head.ts).
 
 /** Hop-by-hop fields (RFC 9110 §7.6.1), in requests and responses. */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -161,7 +161,7 @@ const SIGNED_PREFIXES = ['webhook-', 'svix-'];
 /** Clients may send the field, although its name begins like those that only proxies may send. */
 const OF_CLIENT = 'client';
 
-/** Prefixes of folded names (core/headers.ts). If two match, the longer one is first. */
+/** Prefixes of folded names (core/head.ts). If two match, the longer one is first. */
 const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-forwarded-client-', 'certificate'],
   ['x-forwarded-tls-', 'certificate'],

@@ -1,10 +1,9 @@
 /** A request as the gates take it, with a valid head and a body that is not read yet: its client, its body, and the response to it. */
 import type { Socket } from 'node:net';
 import type { Clock, EpochMilliseconds, Milliseconds } from './clock.ts';
-import type { HeaderFields, RawHeaders } from './headers.ts';
-import type { BlockedWriter, PauseOwner, ReadPause } from './read-pause.ts';
+import type { HeaderFields, RawHeaders, RequestTarget } from './head.ts';
+import type { BlockedWriter, PauseOwner, ReadPause } from './reading.ts';
 import type { Reason, Refusal } from './refusal.ts';
-import type { RequestTarget } from './target.ts';
 
 /** A request with a parsed head. */
 export interface ParsedHead extends RequestInfo {

@@ -21,7 +21,7 @@ import type { RouteMetrics } from './pipeline/route-metrics.ts';
 import { type EndParts, RequestEnds, type Revocable } from './request-end.ts';
 import type { LimitLabel } from './server-metrics.ts';
 import type { Forwarder } from './upstream/forwarder.ts';
-import type { IdentityContext } from './upstream/identity.ts';
+import type { IdentityContext } from './upstream/headers.ts';
 import { type ForwardOutcome, toSettlement } from './upstream/outcome.ts';
 
 /** A route to an app, compiled and ready. */

@@ -1,6 +1,7 @@
 /** The metrics of the ports: connections, limits, buffered bodies, revocation lists. */
 import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../core/clock.ts';
+import type { OpenConnections } from '../http/server/strict-server.ts';
 import { findNextUpdate, TlsContexts, type TlsSettings } from '../http/server/tls.ts';
 import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
 
@@ -40,7 +41,7 @@ const LIMITS = [
 export type LimitLabel = (typeof LIMITS)[number];
 
 export interface ServerMetrics {
-  connections(delta: 1 | -1): void;
+  readonly connections: OpenConnections;
   limitHit(limit: LimitLabel): void;
   /** `read` returns the bytes of buffered request bodies; called on each scrape. */
   watchBufferedBytes(read: () => number): void;
@@ -69,9 +70,8 @@ export function createServerMetrics(registers: Registry[]): ServerMetrics {
       registers,
     }),
   };
-  const connections = families.connections.series();
   return {
-    connections: (delta) => connections.add(delta),
+    connections: families.connections.series(),
     limitHit: (limit) => families.limits.series(limit).add(),
     watchBufferedBytes: (read) => watchGauge('sidegate_buffered_bytes', 'Bytes of buffered request bodies.', registers, read),
     crlNextUpdate(section, at) {

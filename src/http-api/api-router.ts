@@ -4,7 +4,7 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:
 import * as z from 'zod';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import type { Milliseconds } from '../core/clock.ts';
-import { endCounted, type PauseOwner, pauseUntilDrained } from '../core/read-pause.ts';
+import { endCounted, type PauseOwner, pauseUntilDrained } from '../core/reading.ts';
 import { Refusal } from '../core/refusal.ts';
 import type { RequestBody } from '../core/request.ts';
 import { parseStrictJson } from '../core/strict-json.ts';

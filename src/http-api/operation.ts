@@ -1,7 +1,7 @@
 /** Operations of an API: one table describes them for the router, the validation and the OpenAPI document. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
-import type { PauseOwner } from '../core/read-pause.ts';
+import type { PauseOwner } from '../core/reading.ts';
 import type { ProblemCode } from './problem-catalogue.ts';
 
 /** A response; the server adds the fields that all responses have. */

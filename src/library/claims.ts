@@ -3,10 +3,9 @@ import { DEFAULT_RETENTION_MS, isUntimed, repeatsBytes, toMinRetention } from '.
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { LEASE_MARGIN_MS } from '../core/event.ts';
-import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
+import { type ClaimSettlement, ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
-import type { ClaimSettlement } from '../gateway/pipeline/settlements.ts';
 import { type SeenIds, StoreUnavailable } from '../state/seen-ids.ts';
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';

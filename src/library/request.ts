@@ -1,10 +1,9 @@
 /** Turns a Request, or the parts of one, into the head that the gates check. The body is read only when a gate asks for it, and bounded. */
 
 import type { EpochMilliseconds } from '../core/clock.ts';
-import { HeaderFields } from '../core/headers.ts';
+import { HeaderFields, parseTarget } from '../core/head.ts';
 import { Refusal, refuse } from '../core/refusal.ts';
 import type { ParsedHead, RequestBody } from '../core/request.ts';
-import { parseTarget } from '../core/target.ts';
 import type { RawRequest } from './types.ts';
 
 const ORIGIN = /^https?:\/\/[^/?#]*/i;

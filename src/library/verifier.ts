@@ -13,10 +13,10 @@ import { GuardedRequest, type GuardedRoute } from '../gateway/pipeline/guarded-r
 import { settleByStatus } from '../gateway/upstream/outcome.ts';
 import { createMemorySeenIds } from '../state/memory.ts';
 import { type Handshake, MAX_OPEN_BODY_BYTES } from '../verify/handshakes/handshake.ts';
-import { KeyRing } from '../verify/keys/key-ring.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import { coversQuery, coversQueryOf, mayBeEmpty, readsQuery, signsUrl, toSenderMethods } from '../verify/schemes/coverage.ts';
 import { type SchemeDescription, type Tolerance, withReceiverId } from '../verify/schemes/description.ts';
+import { KeyRing } from '../verify/schemes/keys.ts';
 import { findAmbiguity, toPieceTitle } from '../verify/schemes/layout.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { Claims } from './claims.ts';

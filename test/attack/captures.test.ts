@@ -1,10 +1,9 @@
 /** Attacks on the captures of rejected deliveries: floods, large requests, secrets in every place, callers without a right. */
 import { createHmac, randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../src/core/headers.ts';
+import { HeaderFields, parseTarget, type RequestTarget } from '../../src/core/head.ts';
 import { refuse } from '../../src/core/refusal.ts';
 import type { ParsedHead } from '../../src/core/request.ts';
-import { parseTarget, type RequestTarget } from '../../src/core/target.ts';
 import {
   Captures,
   MAX_CAPTURED_BODY_BYTES,

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../src/core/headers.ts';
-import { AMBIGUOUS_FORMS, parseTarget } from '../../src/core/target.ts';
+import { AMBIGUOUS_FORMS, HeaderFields, parseTarget } from '../../src/core/head.ts';
 import { RouteTable } from '../../src/gateway/pipeline/router.ts';
 import { PATH_DISTINCTIONS, toPathForms } from '../../src/http/path-forms.ts';
 import { makeAuthority } from '../support/certificates.ts';

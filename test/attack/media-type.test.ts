@@ -1,7 +1,7 @@
 /** Content-Type is not signed: whoever holds a genuine delivery can send it again with another, and the app must not read another message. */
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { parseMediaType } from '../../src/core/media-type.ts';
+import { parseMediaType } from '../../src/core/head.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
 import { type Sections, startGate, toRoute } from '../support/gate.ts';

@@ -3,15 +3,21 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { lintPatterns } from '../../scripts/lint-patterns.ts';
-import { acceptsTrailers, findConnectionOptions, HeaderFields, isPlainOption, toFoldedName } from '../../src/core/headers.ts';
+import {
+  acceptsTrailers,
+  findConnectionOptions,
+  HeaderFields,
+  isPlainOption,
+  parseTarget,
+  toFoldedName,
+} from '../../src/core/head.ts';
 import { parseJsonPath, readJsonPath } from '../../src/core/json-path.ts';
-import { parseTarget } from '../../src/core/target.ts';
 import { readForwarded, readOriginalRequest } from '../../src/gateway/forward-auth/auth-request.ts';
 import { readValues, toSortable } from '../../src/gateway/pipeline/gates/order.ts';
 import { parseResponseHead, parseTrailers } from '../../src/http/client/response-parser.ts';
 import { parseDestination } from '../../src/http/dial/destination.ts';
 import { createClientResolver, parseProxyHeader } from '../../src/http/server/client-address.ts';
-import { isAuthority } from '../../src/http/server/head-check.ts';
+import { isAuthority } from '../../src/http/server/strict-server.ts';
 import { isRelayedUpgrade } from '../../src/http/server/upgrade.ts';
 import { parseTraceparent, parseTracestate } from '../../src/telemetry/tracing/trace-context.ts';
 import { readBasic } from '../../src/users/basic.ts';

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
-import { ReadPause } from '../../src/core/read-pause.ts';
+import { ReadPause } from '../../src/core/reading.ts';
 import type { UpstreamExchange, UpstreamFailure } from '../../src/http/client/upstream.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { makePauseOwner } from '../support/pauses.ts';

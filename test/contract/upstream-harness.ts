@@ -1,7 +1,7 @@
 /** The harness of the upstream contract suites. */
 import { afterEach } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
-import type { RawHeaders } from '../../src/core/headers.ts';
+import type { RawHeaders } from '../../src/core/head.ts';
 import type {
   Upstream,
   UpstreamExchange,

@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { AMBIGUOUS_FORMS } from '../../src/core/target.ts';
+import { AMBIGUOUS_FORMS } from '../../src/core/head.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import {
   type Framework,

@@ -15,13 +15,13 @@ export interface Mutant {
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a confirmation is never written',
-    file: 'gateway/pipeline/settlements.ts',
+    file: 'gateway/pipeline/claims.ts',
     from: "return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);",
     to: "return kind === 'confirm' ? Promise.resolve(true) : this.#store.release(key, token);",
   },
   {
     name: 'a failed confirmation is not repeated',
-    file: 'gateway/pipeline/settlements.ts',
+    file: 'gateway/pipeline/claims.ts',
     from: 'this.#inProgress--;\n    this.#enqueue(settlement);',
     to: 'this.#inProgress--;',
   },
@@ -63,7 +63,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'timestamps are not compared with the clock',
-    file: 'gateway/pipeline/gates/timestamp.ts',
+    file: 'gateway/pipeline/gates/signature.ts',
     from: 'if (skew > tolerance.past) return',
     to: 'if (skew > 1e6 * tolerance.past) return',
   },

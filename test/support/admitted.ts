@@ -2,7 +2,7 @@
 import { type Admitted, admit } from '../../src/core/admitted.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import type { ClaimedEvent } from '../../src/core/event.ts';
-import { HeaderFields } from '../../src/core/headers.ts';
+import { HeaderFields } from '../../src/core/head.ts';
 import type { Client, ParsedHead } from '../../src/core/request.ts';
 import { makePauseOwner } from './pauses.ts';
 

@@ -1,6 +1,6 @@
 /** A claim gate as the pipeline runs it, with the grant that each event got. */
 import type { ClaimGrant, VerifiedEvent } from '../../src/core/event.ts';
-import { HeaderFields } from '../../src/core/headers.ts';
+import { HeaderFields } from '../../src/core/head.ts';
 import { Refusal } from '../../src/core/refusal.ts';
 import type { ParsedHead } from '../../src/core/request.ts';
 import type { ClaimGate } from '../../src/gateway/pipeline/gates/gate.ts';

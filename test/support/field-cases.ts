@@ -1,10 +1,10 @@
 /** Deliveries of schemes that sign more than headers with an ID and a time, and what a receiver reads from them, by other parsers. */
 import { createHash } from 'node:crypto';
 import type { SignedHead } from '../../src/core/event.ts';
-import { HeaderFields } from '../../src/core/headers.ts';
+import { HeaderFields } from '../../src/core/head.ts';
 import { Refusal } from '../../src/core/refusal.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../../src/gateway/pipeline/gates/signature.ts';
 import { needsFields } from '../../src/verify/schemes/coverage.ts';
 import type { Piece, SchemeDescription } from '../../src/verify/schemes/description.ts';
 import type { Scheme } from '../../src/verify/schemes/scheme.ts';

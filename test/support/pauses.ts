@@ -1,6 +1,6 @@
 /** Pauses that may hold any amount of memory. */
 import { type Clock, systemClock } from '../../src/core/clock.ts';
-import type { PauseOwner } from '../../src/core/read-pause.ts';
+import type { PauseOwner } from '../../src/core/reading.ts';
 
 /** A client whose pauses are not limited. */
 export function makePauseOwner(clock: Clock = systemClock): PauseOwner {

@@ -1,14 +1,13 @@
 /** A key, a message and a judge for any scheme, made from its description alone. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
-import { HeaderFields } from '../../src/core/headers.ts';
+import { HeaderFields } from '../../src/core/head.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../../src/gateway/pipeline/gates/signature.ts';
 import { findPreset } from '../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../src/verify/schemes/compile.ts';
-import type { Piece, SchemeDescription } from '../../src/verify/schemes/description.ts';
-import { withReceiverId } from '../../src/verify/schemes/description.ts';
+import { TIMESTAMP_FORMATS } from '../../src/verify/schemes/coverage.ts';
+import { type Piece, type SchemeDescription, withReceiverId } from '../../src/verify/schemes/description.ts';
 import type { Message, Scheme, VerifyKey } from '../../src/verify/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS } from '../../src/verify/schemes/timestamp.ts';
 import { readAsymmetricVectors } from './oracles/vectors.ts';
 import { fc } from './property.ts';
 import { RSA_PAIR, toPem } from './tokens.ts';

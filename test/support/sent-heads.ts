@@ -1,6 +1,6 @@
 /** The heads that senders really send, for tests: from their documents, their source or captured requests. A preset without one is marked in src/cli/sender-notes.json. */
 
-import { toMediaForm } from '../../src/core/media-type.ts';
+import { toMediaForm } from '../../src/core/head.ts';
 import { ANY_METHOD } from '../../src/verify/presets/shapes.ts';
 import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
 

@@ -1,12 +1,11 @@
 /** JSON Web Tokens as senders make them, by node:crypto, and what a scheme makes of them. */
 import { createHmac, generateKeyPairSync, type KeyObject, sign as signBytes } from 'node:crypto';
-import { HeaderFields } from '../../src/core/headers.ts';
+import { HeaderFields } from '../../src/core/head.ts';
 import { Refusal } from '../../src/core/refusal.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../../src/gateway/pipeline/gates/signature.ts';
 import { compileScheme } from '../../src/verify/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
-import { withReceiverId } from '../../src/verify/schemes/description.ts';
+import { type SchemeDescription, withReceiverId } from '../../src/verify/schemes/description.ts';
 import type { VerifyKey } from '../../src/verify/schemes/scheme.ts';
 import type { Vector } from './oracles/vectors.ts';
 

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import { REFUSALS, Refusal } from '../../core/refusal.ts';
 import type { RequestBody } from '../../core/request.ts';
-import { forgetEvent } from '../../gateway/pipeline/event-keys.ts';
+import { forgetEvent } from '../../gateway/pipeline/gates/dedup.ts';
 import { type SeenIds, StoreUnavailable } from '../../state/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { AdminMetrics } from '../admin-metrics.ts';

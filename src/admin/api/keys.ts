@@ -4,7 +4,7 @@ import type { KeyConfig } from '../../config/schema/config.ts';
 import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
 import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
-import { isWithinTime, type KeyRing } from '../../verify/keys/key-ring.ts';
+import { isWithinTime, type KeyRing } from '../../verify/schemes/keys.ts';
 import { type AdminEndpoint, toJson } from '../router.ts';
 
 /** A key, or a key set behind a URL. */

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RealmConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
-import { HeaderFields } from '../../core/headers.ts';
+import { HeaderFields } from '../../core/head.ts';
 import { toPlainAddress } from '../../core/ip-address.ts';
 import type { Reason } from '../../core/refusal.ts';
 import type { RequestBody } from '../../core/request.ts';

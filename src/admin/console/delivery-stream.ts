@@ -1,7 +1,7 @@
 /** Streams recent deliveries to browsers as server-sent events: read from the journal at an interval, so that requests do nothing for it. */
 import type { ServerResponse } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type PauseOwner, pauseUntilDrained } from '../../core/read-pause.ts';
+import { type PauseOwner, pauseUntilDrained } from '../../core/reading.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import { redactView, type ViewContext } from './delivery-view.ts';

@@ -1,8 +1,9 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
+
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
+import { isFieldPiece } from '../../verify/schemes/coverage.ts';
 import type { HandshakeName, Piece, SchemeDescription } from '../../verify/schemes/description.ts';
-import { isFieldPiece } from '../../verify/schemes/layout.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 
 /** A handshake of the config, or of the library, whose token is not read from a file. */

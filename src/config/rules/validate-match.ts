@@ -1,7 +1,7 @@
 /** The rules of `match`: every route matches some requests, and no request matches two routes. */
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
+import { parseTarget } from '../../core/head.ts';
 import { error, type Fault, type Path, type Problem, warning } from '../../core/problem.ts';
-import { parseTarget } from '../../core/target.ts';
 import { fieldSettingsOf, type LimitsConfig, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
 
 const PROXY_CLAIM = 'proxies set it, and sidegate removes it from the requests of clients';

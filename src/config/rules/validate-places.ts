@@ -4,9 +4,9 @@ import { parseJsonPath } from '../../core/json-path.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
-import { coversBody, signsSortedForm } from '../../verify/schemes/coverage.ts';
+import { coversBody, isFieldPiece, signsSortedForm } from '../../verify/schemes/coverage.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
-import { isFieldPiece, toPieceTitle } from '../../verify/schemes/layout.ts';
+import { toPieceTitle } from '../../verify/schemes/layout.ts';
 import type { WebhookConfig } from '../schema/config.ts';
 
 const KEYED_DIGESTS: ReadonlySet<Algorithm> = new Set(['sha256-secret-first', 'sha256-secret-last']);

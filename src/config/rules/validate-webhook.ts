@@ -2,7 +2,7 @@
 
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
-import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/media-type.ts';
+import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/head.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { METHODS_WITHOUT_CONTENT } from '../../core/request.ts';
 import {

@@ -1,8 +1,8 @@
 /** The config's schema. Types, defaults, error messages and the JSON Schema for editors derive from it. */
 
 import * as z from 'zod';
+import { AMBIGUOUS_FORMS } from '../../core/head.ts';
 import { MAX_METHOD_LENGTH } from '../../core/request.ts';
-import { AMBIGUOUS_FORMS } from '../../core/target.ts';
 import { PATH_DISTINCTIONS } from '../../http/path-forms.ts';
 import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity, textSource } from './key-schema.ts';
@@ -164,7 +164,7 @@ const authz = z.strictObject({
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 
-/** Other characters have several spellings for apps, so their presence would be ambiguous (core/headers.ts). */
+/** Other characters have several spellings for apps, so their presence would be ambiguous (core/head.ts). */
 const headerNames = z
   .array(
     z

@@ -2,9 +2,9 @@
 import * as z from 'zod';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
 import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../verify/presets/shapes.ts';
+import { TIMESTAMP_UNITS } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/signature-entries.ts';
-import { TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/head.ts';
 import { XML_PATH } from '../../verify/schemes/xml-path.ts';
 import { certificate, claimPath, customJwt } from './key-schema.ts';
 

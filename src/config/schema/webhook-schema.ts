@@ -1,7 +1,7 @@
 /** The schema of a route's webhook section. Defaults come from the scheme. */
 import * as z from 'zod';
+import { isExactValue } from '../../core/head.ts';
 import { type JsonPattern, parseJsonPattern } from '../../core/json-path.ts';
-import { isExactValue } from '../../core/media-type.ts';
 import { HANDSHAKE_NAMES, HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import { findPreset, PRESETS } from '../../verify/presets/catalogue.ts';
 import { findAlias } from '../../verify/schemes/aliases.ts';

@@ -2,7 +2,7 @@
 
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { SchemeDescription, SecretEncoding, Tolerance } from '../../verify/schemes/description.ts';

@@ -1,11 +1,10 @@
 /** Keeps the most recent rejected deliveries of the routes with `capture: failures`, in memory only, for `sidegate explain`. */
 
 import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields, RequestTarget } from '../../core/head.ts';
 import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { ParsedHead } from '../../core/request.ts';
-import type { RequestTarget } from '../../core/target.ts';
 import { TokenBucket } from '../../core/throttle.ts';
 import { PRESETS } from '../../verify/presets/catalogue.ts';
 import { coversQuery, listFieldHeaders, readsQuery } from '../../verify/schemes/coverage.ts';

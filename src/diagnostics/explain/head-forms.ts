@@ -1,7 +1,8 @@
 /** The ways to interpret the head of a request: as the route's scheme does, and as the sender may have meant it. */
 
-import { HeaderFields } from '../../core/headers.ts';
+import { HeaderFields } from '../../core/head.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
+import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../verify/schemes/coverage.ts';
 import type {
   Algorithm,
   Piece,
@@ -9,10 +10,8 @@ import type {
   SignatureDescription,
   TimestampUnit,
 } from '../../verify/schemes/description.ts';
-import { toHeaderNames } from '../../verify/schemes/head.ts';
+import { MAX_SIGNATURE_ENTRIES, toHeaderNames } from '../../verify/schemes/head.ts';
 import type { Scheme } from '../../verify/schemes/scheme.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/signature-entries.ts';
-import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
 import type { AnalysisInput } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { toUrlForms, type UrlForm } from './url-forms.ts';

@@ -1,5 +1,5 @@
 /** The URLs that a sender may have signed instead of the one that the gate reconstructs: what proxies and configs change in them. */
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import type { AnalysisInput, RejectedRequest } from './analysis.ts';
 
 /** One URL; `text` shows at most its origin, because paths and queries can contain tokens. */

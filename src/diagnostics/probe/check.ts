@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { pickMediaType } from '../../core/media-type.ts';
+import { pickMediaType } from '../../core/head.ts';
 import type { Tolerance } from '../../verify/schemes/description.ts';
 import type { EncodedKey } from '../../verify/schemes/sign.ts';
 import type { Fields, ProbeReply, ProbeResponse, SendRequest } from './client.ts';

@@ -3,10 +3,10 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
+import { TIMESTAMP_FORMATS } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
 import type { Scheme } from '../../verify/schemes/scheme.ts';
 import type { EncodedKey } from '../../verify/schemes/sign.ts';
-import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
 import type { Fields } from './client.ts';
 
 /** The parts of a delivery that can be signed. */

@@ -1,10 +1,10 @@
 /** Creates the events that a probe sends: from a template, each with a new ID. */
 
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import { toMediaForm } from '../../core/head.ts';
 import { isJsonObject, type JsonPath, parseJsonPath } from '../../core/json-path.ts';
-import { toMediaForm } from '../../core/media-type.ts';
+import { TIMESTAMP_FORMATS } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
-import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
 
 /** Writes events as bodies. */
 export interface ProbeSample {

@@ -2,7 +2,7 @@
 
 import type { CreateUpstream } from '../../app/upstreams.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
+import { HeaderFields, type RawHeaders } from '../../core/head.ts';
 import type {
   Upstream,
   UpstreamExchange,

@@ -8,7 +8,7 @@ import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds, systemClock } from '../../core/clock.ts';
-import { HeaderFields } from '../../core/headers.ts';
+import { HeaderFields } from '../../core/head.ts';
 import { guardCallback, guardDecision, onEvent, runNextTurn } from '../../core/safe-events.ts';
 import type { ListenServer } from '../../http/server/server.ts';
 import { parseInboxMetadata } from '../../provider/events/event.ts';

@@ -2,11 +2,10 @@
 import type { Socket } from 'node:net';
 import type { Registry } from '@prometheus-io/client';
 import type { Admitted } from '../../core/admitted.ts';
-import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { HOP_BY_HOP, isTraceField, TRACE } from '../../core/field-policy.ts';
-import { findConnectionOptions, toFoldedName } from '../../core/headers.ts';
-import { pauseUntilDrained, writeCounted } from '../../core/read-pause.ts';
+import { findConnectionOptions, toFoldedName } from '../../core/head.ts';
+import { freeChunk, pauseUntilDrained, writeCounted } from '../../core/reading.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { BodyStream, ClientResponse, ParsedHead, UpgradeRequest } from '../../core/request.ts';
 import { afterWrite, onceEvent, onEvent } from '../../core/safe-events.ts';

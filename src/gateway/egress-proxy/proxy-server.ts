@@ -10,23 +10,30 @@ import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { RequestTarget, TargetProblem } from '../../core/head.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { ParsedHead, RequestInfo } from '../../core/request.ts';
 import { guardDecision, onceEvent } from '../../core/safe-events.ts';
-import type { RequestTarget, TargetProblem } from '../../core/target.ts';
 import { type Destination, parseDestination } from '../../http/dial/destination.ts';
 import { createRequestInfo, toDirectClient } from '../../http/server/client-address.ts';
 import { type ClientCertificates, createClientCertificates } from '../../http/server/client-certificates.ts';
-import { ClientErrors } from '../../http/server/client-errors.ts';
 import type { TrackedRequest } from '../../http/server/connection-limiter.ts';
-import { findUnsound, type IncomingHead, toIncomingHead } from '../../http/server/head-check.ts';
 import type { ListenMemory, OnLimit } from '../../http/server/limits.ts';
 import { type BoundAddress, Listener } from '../../http/server/listener.ts';
 import { PortClients } from '../../http/server/port-clients.ts';
 import { type PortRequest, PortRequests } from '../../http/server/port-requests.ts';
 import type { ListenPhase } from '../../http/server/server.ts';
-import { createStrictServer, interceptConnections, watchConnections } from '../../http/server/strict-server.ts';
+import {
+  ClientErrors,
+  createStrictServer,
+  findUnsound,
+  type IncomingHead,
+  interceptConnections,
+  type OpenConnections,
+  toIncomingHead,
+  watchConnections,
+} from '../../http/server/strict-server.ts';
 import type { TlsContexts } from '../../http/server/tls.ts';
 
 /** Handles the requests of the proxy. */
@@ -69,9 +76,9 @@ export class ProxyServer {
     readonly memory: ListenMemory;
     readonly handler: ProxyHandler;
     readonly onLimit: OnLimit;
-    readonly onConnections: (delta: 1 | -1) => void;
+    readonly connections: OpenConnections;
   }) {
-    const { limits, tls, clock, handler, onLimit, onConnections } = parts;
+    const { limits, tls, clock, handler, onLimit, connections } = parts;
     this.#parts = parts;
     this.#clientErrors = new ClientErrors({
       clock,
@@ -85,7 +92,7 @@ export class ProxyServer {
     });
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
-    watchConnections(this.#server, onConnections);
+    watchConnections(this.#server, connections);
     this.#clients = new PortClients(this.#server, {
       limits,
       shared: [],

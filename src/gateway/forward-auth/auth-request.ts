@@ -5,14 +5,13 @@
  */
 
 import { findProxyClaim, isOwnField, isProtectedField } from '../../core/field-policy.ts';
-import { HeaderFields, toFoldedName } from '../../core/headers.ts';
+import { HeaderFields, parseTarget, type RequestTarget, toFoldedName } from '../../core/head.ts';
 import { IpRanges } from '../../core/ip-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { Client, ClientResponse, ParsedHead, RequestInfo } from '../../core/request.ts';
-import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { createForwardedForReader } from '../../http/server/client-address.ts';
-import { isAuthority } from '../../http/server/head-check.ts';
 import type { RequestHandler } from '../../http/server/server.ts';
+import { isAuthority } from '../../http/server/strict-server.ts';
 import { isRelayedUpgrade } from '../../http/server/upgrade.ts';
 
 /** The trusted callers and proxies. */

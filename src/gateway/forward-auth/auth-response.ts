@@ -4,8 +4,7 @@ import { REFUSALS, type Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead } from '../../core/request.ts';
 import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { RefusalFormat } from '../pipeline/respond.ts';
-import { addTrace, findMethodOverride } from '../upstream/headers.ts';
-import { addIdentity, type IdentityContext } from '../upstream/identity.ts';
+import { addIdentity, addTrace, findMethodOverride, type IdentityContext } from '../upstream/headers.ts';
 import { findForbiddenField } from './auth-request.ts';
 
 const OK = 200;

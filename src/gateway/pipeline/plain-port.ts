@@ -4,13 +4,12 @@ import type { Server as TlsServer } from 'node:https';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { Refusal } from '../../core/refusal.ts';
-import type { ClientErrors } from '../../http/server/client-errors.ts';
 import { type BodyLimits, BodyWatch } from '../../http/server/limits.ts';
 import { type BoundAddress, Listener } from '../../http/server/listener.ts';
 import type { MemoryPressure } from '../../http/server/memory-guard.ts';
 import { type ClientLimits, PortClients } from '../../http/server/port-clients.ts';
 import { type PortRequest, PortRequests } from '../../http/server/port-requests.ts';
-import { createStrictServer, type StrictLimits } from '../../http/server/strict-server.ts';
+import { type ClientErrors, createStrictServer, type StrictLimits } from '../../http/server/strict-server.ts';
 import type { TlsContexts } from '../../http/server/tls.ts';
 import { createPlainErrors } from './respond.ts';
 

@@ -3,7 +3,7 @@
 import type { Admitted, VerifiedSender } from '../../core/admitted.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { VerifiedEvent } from '../../core/event.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import {
   type Acknowledgement,
   REFUSALS,

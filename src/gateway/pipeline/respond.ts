@@ -5,8 +5,8 @@ import type { Clock } from '../../core/clock.ts';
 import { REFUSALS, type Refusal, type RefusalCode, type RefusalEntry } from '../../core/refusal.ts';
 import type { ClientResponse } from '../../core/request.ts';
 import { runNextTurn, runTimer } from '../../core/safe-events.ts';
-import { ClientErrors } from '../../http/server/client-errors.ts';
 import { closeAfterResponse } from '../../http/server/linger.ts';
+import { ClientErrors } from '../../http/server/strict-server.ts';
 
 /** The context of a refusal's response. */
 interface RefusalContext {

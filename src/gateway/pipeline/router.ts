@@ -4,10 +4,15 @@
  * route's is rejected.
  */
 
-import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
+import {
+  type AmbiguousForm,
+  findConnectionOptions,
+  type HeaderFields,
+  type RequestTarget,
+  toFoldedName,
+} from '../../core/head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { ParsedHead } from '../../core/request.ts';
-import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
 import {
   createFormBudget,
   type FormBudget,
@@ -19,7 +24,7 @@ import {
   type PathDistinction,
   toPathForms,
 } from '../../http/path-forms.ts';
-import { isAuthority } from '../../http/server/head-check.ts';
+import { isAuthority } from '../../http/server/strict-server.ts';
 import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './route-groups.ts';
 
 /** Each costs a lookup, and no real chain of proxies is this long. */
@@ -37,8 +42,20 @@ interface RouteQuery {
   readonly forwardedHost?: string | undefined;
 }
 
-/** The query for the route of a request. */
-export function toRouteQuery({ method, target, headers, client }: ParsedHead): RouteQuery {
+/** The routes of the current config. */
+export class CurrentRoutes<Route extends Routable> {
+  #table = new RouteTable<Route>([]);
+
+  /** Requests in flight finish with the routes that they started with. */
+  replace(routes: readonly Route[]): void {
+    this.#table = new RouteTable(routes);
+  }
+
+  /** The route of a request, or why there is none. */
+  readonly find = (head: ParsedHead): Route | Refusal => this.#table.find(toRouteQuery(head));
+}
+
+function toRouteQuery({ method, target, headers, client }: ParsedHead): RouteQuery {
   const forwardedHost = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
   return { method, host: headers.get('host'), target, headers, forwardedHost };
 }

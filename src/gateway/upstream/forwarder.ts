@@ -4,7 +4,7 @@ import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Admitted } from '../../core/admitted.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
+import { acceptsTrailers, type RawHeaders } from '../../core/head.ts';
 import {
   type BlockedWriter,
   findPause,
@@ -13,11 +13,11 @@ import {
   pauseUntilDrained,
   type ReadPause,
   writeCounted,
-} from '../../core/read-pause.ts';
+} from '../../core/reading.ts';
 import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
 import type { BodyStream, ClientResponse, UpgradeRequest } from '../../core/request.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
-import type { ReleaseBuffer } from '../../http/client/read-buffers.ts';
+import type { ReleaseBuffer } from '../../http/client/response-parser.ts';
 import type { Upstream, UpstreamExchange, UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';
 import type { FailureKind } from '../../http/dial/dial.ts';
 import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';

@@ -1,18 +1,23 @@
 /** A connection to a server, with one exchange at a time: opened, used, kept alive, closed. */
 import type { Socket } from 'node:net';
-import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
-import type { RawHeaders } from '../../core/headers.ts';
-import { pauseUntilDrained, type ReadPause, writeCounted } from '../../core/read-pause.ts';
+import type { RawHeaders } from '../../core/head.ts';
+import { freeChunk, pauseUntilDrained, type ReadPause, writeCounted } from '../../core/reading.ts';
 import type { Reason } from '../../core/refusal.ts';
 import type { BodyConsumer, BodyStream } from '../../core/request.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import { DialFailure, type FailureKind, Opening, toCode } from '../dial/dial.ts';
 import type { OpenSocket } from './open-socket.ts';
-import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
-import { type ParserEvents, type ResponseHead, type ResponseHeads, ResponseParser } from './response-parser.ts';
+import {
+  ConnectionReader,
+  type ParserEvents,
+  type ReadBuffers,
+  type ResponseHead,
+  type ResponseHeads,
+  ResponseParser,
+} from './response-parser.ts';
 import type { UpstreamLimits, UpstreamListener, UpstreamRequest } from './upstream.ts';
 
 /** A request in the pool, with the listener for its response. */

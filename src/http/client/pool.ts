@@ -3,8 +3,7 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { Connection, type ConnectionOwner, type Job } from './connection.ts';
 import { type OpenSocket, openConfigured } from './open-socket.ts';
-import { ReadBuffers } from './read-buffers.ts';
-import { ResponseHeads } from './response-parser.ts';
+import { ReadBuffers, ResponseHeads } from './response-parser.ts';
 import type {
   Upstream,
   UpstreamExchange,

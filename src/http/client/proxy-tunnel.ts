@@ -3,7 +3,7 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import { toAddressText } from '../../core/listen-address.ts';
 import type { Fault } from '../../core/problem.ts';
-import { handOver } from '../../core/read-pause.ts';
+import { handOver } from '../../core/reading.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { type Destination, parseDestination } from '../dial/destination.ts';

@@ -1,8 +1,8 @@
 /** Sends one request on a separate connection, and reads the response into memory: to the app's health, to keys and to collectors. */
 import { createSecureContext } from 'node:tls';
-import { GrowingBuffer } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
+import { HeaderFields, type RawHeaders } from '../../core/head.ts';
+import { GrowingBuffer } from '../../core/reading.ts';
 import { onAbort } from '../../core/safe-events.ts';
 import { DialFailure } from '../dial/dial.ts';
 import { type ConnectionTarget, openConfigured } from './open-socket.ts';

@@ -1,11 +1,11 @@
 /** A request to a server, the listener for its response, and the limits of both: an app, an endpoint, or a service of the config. */
 
 import type { Milliseconds } from '../../core/clock.ts';
-import type { RawHeaders } from '../../core/headers.ts';
-import type { ReadPause } from '../../core/read-pause.ts';
+import type { RawHeaders } from '../../core/head.ts';
+import type { ReadPause } from '../../core/reading.ts';
 import type { BodyStream } from '../../core/request.ts';
 import type { FailureKind } from '../dial/dial.ts';
-import type { ReleaseBuffer } from './read-buffers.ts';
+import type { ReleaseBuffer } from './response-parser.ts';
 
 /** A complete request. `headers` include the framing header and are sent unchanged, in order. */
 export interface UpstreamRequest {

@@ -2,8 +2,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { GrowingBuffer } from '../../core/buffers.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
+import { GrowingBuffer } from '../../core/reading.ts';
 import { onEvent, runNextTurn } from '../../core/safe-events.ts';
 
 /** In bytes; larger chunks are passed on unchanged. */

@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { isIP, isIPv4, isIPv6, type Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
-import { handOver } from '../../core/read-pause.ts';
+import { handOver } from '../../core/reading.ts';
 import type { Client, RequestInfo } from '../../core/request.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 

@@ -1,8 +1,8 @@
 /** An HTTP/2 stream with the interface of node:http's response, and the budget of streams that a client may have rejected. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { acceptsTrailers, type HeaderFields } from '../../core/headers.ts';
+import { acceptsTrailers, type HeaderFields } from '../../core/head.ts';
+import { freeChunk } from '../../core/reading.ts';
 import type { ClientResponse, ResponseEvent } from '../../core/request.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 

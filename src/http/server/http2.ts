@@ -9,16 +9,15 @@ import {
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts, type ListElement, UnorderedList } from '../../core/collections.ts';
-import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
+import { HeaderFields, type RawHeaders } from '../../core/head.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { EVICTED_SHARE, type Holder, pickVictims } from './body-budget.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { TrackedResponse, Upload } from './connection-limiter.ts';
-import type { IncomingHead } from './head-check.ts';
 import { CountedStream, RejectedStreams } from './http2-response.ts';
 import type { OnLimit, PortLimits } from './limits.ts';
 import { destroySoon } from './linger.ts';
-import type { MemoryPressure } from './memory-guard.ts';
+import { EVICTED_SHARE, type Holder, type MemoryPressure, pickVictims } from './memory-guard.ts';
+import type { IncomingHead } from './strict-server.ts';
 
 /** A stream as a request. */
 export interface Http2Request {

@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { type ListElement, UnorderedList } from '../../core/collections.ts';
-import type { Pauses, ReadPause } from '../../core/read-pause.ts';
+import type { Pauses, ReadPause } from '../../core/reading.ts';
 import type { Reason } from '../../core/refusal.ts';
 import {
   BodyBudget,
@@ -11,10 +11,10 @@ import {
   EVICTED_SHARE,
   findHeaviest,
   type Holder,
+  type MemoryPressure,
   pickVictims,
   sumHeld,
-} from './body-budget.ts';
-import type { MemoryPressure } from './memory-guard.ts';
+} from './memory-guard.ts';
 
 /** The limit that was reached; a closed set, used as a metric label. */
 export type ListenLimit =

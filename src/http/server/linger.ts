@@ -3,8 +3,8 @@
  * lost.
  */
 import type { Socket } from 'node:net';
-import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { freeChunk } from '../../core/reading.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 
 /** In bytes; enough for what a well-behaved client has sent before it learns that its connection ends. */

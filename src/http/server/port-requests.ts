@@ -4,20 +4,18 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { freeChunk, GrowingBuffer } from '../../core/buffers.ts';
 import { toClientNetwork } from '../../core/ip-address.ts';
-import { ReadPause } from '../../core/read-pause.ts';
+import { freeChunk, GrowingBuffer, ReadPause } from '../../core/reading.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { type AddedListener, offEvent, onceEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
-import { SMALL_BODY } from './body-budget.ts';
 import { Http1BodySource } from './body-source.ts';
-import type { ClientErrors } from './client-errors.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import type { BodyWatch, OnLimit, WaitingConnection } from './limits.ts';
 import { discardInput, lingerOnClose, MAX_DISCARDED } from './linger.ts';
+import { SMALL_BODY } from './memory-guard.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
-import { asksForUpgrades, closeAfterIgnoredUpgrade, stopParsing } from './strict-server.ts';
+import { asksForUpgrades, type ClientErrors, closeAfterIgnoredUpgrade, stopParsing } from './strict-server.ts';
 import { ReleasedConnection } from './upgrade.ts';
 
 /** A request that may be handled now. */

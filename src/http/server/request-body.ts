@@ -1,14 +1,14 @@
 /** Reads a request body once: into one Buffer, limited in size, rate and in the memory of all requests together, or as a stream. */
-import { freeChunk, GrowingBuffer } from '../../core/buffers.ts';
+
 import type { Milliseconds } from '../../core/clock.ts';
 import { toClientNetwork } from '../../core/ip-address.ts';
-import { type PauseOwner, type Pauses, ReadPause } from '../../core/read-pause.ts';
+import { freeChunk, GrowingBuffer, type PauseOwner, type Pauses, ReadPause } from '../../core/reading.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import type { BodyConsumer, BodyStream, ClientResponse, RequestBody } from '../../core/request.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import { type BodyState, SMALL_BODY } from './body-budget.ts';
 import { type BodyReceiver, type BodySource, isCutOff } from './body-source.ts';
 import type { BodyInProgress, BodyWatch, BufferedBody } from './limits.ts';
+import { type BodyState, SMALL_BODY } from './memory-guard.ts';
 
 /** In bytes; reading this much and discarding it costs less than another TCP and TLS handshake. */
 const CHEAP_TO_DRAIN = 64 * 1024;

@@ -12,8 +12,6 @@ import type { ClientResponse, ParsedHead, RequestInfo } from '../../core/request
 import { guardDecision } from '../../core/safe-events.ts';
 import { type ClientResolver, createClientResolver, createRequestInfo, ProxyProtocolPeers } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
-import { ClientErrors } from './client-errors.ts';
-import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions, Http2Streams } from './http2.ts';
 import { Http2Response } from './http2-response.ts';
 import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
@@ -21,7 +19,17 @@ import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
 import { IncomingBody } from './request-body.ts';
-import { asksForUpgrades, createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
+import {
+  asksForUpgrades,
+  ClientErrors,
+  checkHead,
+  createStrictServer,
+  type IncomingHead,
+  interceptConnections,
+  type OpenConnections,
+  toIncomingHead,
+  watchConnections,
+} from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade } from './upgrade.ts';
 
@@ -91,7 +99,7 @@ export class ListenServer {
     readonly memory: ListenMemory;
     readonly handler: RequestHandler;
     readonly onLimit: OnLimit;
-    readonly onConnections: (delta: 1 | -1) => void;
+    readonly connections: OpenConnections;
     /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
     readonly sharedPeers?: readonly string[];
   }) {
@@ -204,9 +212,9 @@ export class ListenServer {
   }
 
   #bind(): void {
-    const { onConnections } = this.#parts;
+    const { connections } = this.#parts;
     this.#requests.bind(this.#server, ['upgrade', 'connect']);
-    watchConnections(this.#server, onConnections);
+    watchConnections(this.#server, connections);
   }
 
   #onHttp2Request({ head, headBytes, fieldLines, source, stream, counted }: Http2Request): void {

@@ -1,11 +1,10 @@
 /** Bounds what clients make OpenSSL hold before a TLS handshake is complete, for every port with TLS. */
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { GrowingBuffer } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts } from '../../core/collections.ts';
 import { toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
-import { handOver } from '../../core/read-pause.ts';
+import { GrowingBuffer, handOver } from '../../core/reading.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { limitEmptyRecords } from '../empty-records.ts';
 import { toConnectionKey } from './client-address.ts';

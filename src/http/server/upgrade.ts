@@ -2,10 +2,9 @@
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { freeChunk } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { RawHeaders } from '../../core/headers.ts';
-import { type PauseOwner, ReadPause, writeCounted } from '../../core/read-pause.ts';
+import type { RawHeaders } from '../../core/head.ts';
+import { freeChunk, type PauseOwner, ReadPause, writeCounted } from '../../core/reading.ts';
 import type { Reason } from '../../core/refusal.ts';
 import type { BodyConsumer, BodyStream, UpgradeRequest } from '../../core/request.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';

@@ -2,8 +2,8 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getCACertificates } from 'node:tls';
-import { GrowingBuffer } from '../../core/buffers.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { GrowingBuffer } from '../../core/reading.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { trimEnd } from '../../core/text.ts';
 import type { ClusterAccess, Credentials } from './access.ts';

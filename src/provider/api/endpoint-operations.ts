@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
 import { formatDuration } from '../../config/schema/scalars.ts';
 import { toInstant, toOptionalInstant } from '../../core/clock.ts';
-import { toFoldedName } from '../../core/headers.ts';
+import { toFoldedName } from '../../core/head.ts';
 import { type EgressRules, findUrlProblem } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';

@@ -1,6 +1,6 @@
 /** One attempt to send a delivery: its interface, its outcomes, and what follows it (Standard Webhooks, "Deliverability and reliability"). */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { RawHeaders } from '../../core/headers.ts';
+import type { RawHeaders } from '../../core/head.ts';
 import { FAILURE_KINDS } from '../../http/dial/dial.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';

@@ -2,11 +2,11 @@
 import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary, toErrorText } from '../../core/errors.ts';
-import type { RawHeaders } from '../../core/headers.ts';
+import type { RawHeaders } from '../../core/head.ts';
 import { type OpenParts, openChecked, TlsSessions } from '../../http/client/open-socket.ts';
 import { HttpClient, Pool } from '../../http/client/pool.ts';
 import type { TunnelProxy } from '../../http/client/proxy-tunnel.ts';
-import type { ReleaseBuffer } from '../../http/client/read-buffers.ts';
+import type { ReleaseBuffer } from '../../http/client/response-parser.ts';
 import type { UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';
 import type { OwnPorts } from '../../http/dial/address-rules.ts';
 import type { FailureKind } from '../../http/dial/dial.ts';

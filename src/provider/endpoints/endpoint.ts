@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { HOP_BY_HOP } from '../../core/field-policy.ts';
-import { toFoldedName } from '../../core/headers.ts';
+import { toFoldedName } from '../../core/head.ts';
 import type { Fault } from '../../core/problem.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { SigningSecret } from '../../verify/sign/signing-keys.ts';

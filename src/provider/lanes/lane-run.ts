@@ -1,6 +1,7 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
-import { freeChunk } from '../../core/buffers.ts';
+
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { freeChunk } from '../../core/reading.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
 import type { Waiting } from '../../core/throttle.ts';
 import { type AttemptResult, withJitter } from '../attempt/attempt.ts';

@@ -2,7 +2,7 @@
 import { randomFillSync } from 'node:crypto';
 import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import { CounterFamily } from '../metrics/series.ts';
 import { parseTraceparent, parseTracestate, RANDOM, SAMPLED } from './trace-context.ts';
 

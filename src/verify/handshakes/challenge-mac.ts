@@ -1,5 +1,5 @@
 /** Handshakes by GET that request the HMAC of a challenge, computed with the function that signs deliveries. */
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { BodyContent } from '../schemes/body-values.ts';
 import { toMac } from '../schemes/keys.ts';

@@ -1,5 +1,5 @@
 /** CloudEvents (HTTP 1.1 Web Hooks for Event Delivery, §4; Azure Event Grid): an OPTIONS request asks for permission to send events. */
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import {
   decline,

@@ -1,5 +1,5 @@
 /** Handshakes in which a challenge is echoed, as data: the senders differ in names and in the form of the response. */
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import { Refusal } from '../../core/refusal.ts';
 import {
   checkToken,

@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import { isJsonObject } from '../../core/json-path.ts';
 import { parseJsonText } from '../../core/json-scan.ts';
 import { acknowledge, type HandshakeReply, type Refusal, refuse } from '../../core/refusal.ts';

@@ -4,8 +4,8 @@ import { parseBase64 } from '../../core/bytes.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { findVariant, JSON_BOUNDS } from './body-values.ts';
+import { TIMESTAMP_FORMATS } from './coverage.ts';
 import { compileCut } from './removal.ts';
-import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
 /** A parsed message; nothing in it is verified. */
 export interface SnsMessage {

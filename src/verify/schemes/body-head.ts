@@ -2,13 +2,12 @@
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { BodyContent, BodyProblem, compileBodyPlace, isBodyPlace, type ReadBodyValue, toPlaceTitle } from './body-values.ts';
-import { coversBody, listSignedPlaces, readsBody } from './coverage.ts';
+import { coversBody, isFieldPiece, isRead, listSignedPlaces, readsBody } from './coverage.ts';
 import type { BodyPlace, SchemeDescription, SignatureDescription, SortedFormPiece } from './description.ts';
 import { compileFieldText, type FieldReader } from './field-head.ts';
-import { compileId, compileTimeText } from './head.ts';
-import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
+import { compileId, compileSignatures, compileTimeText, MAX_SIGNATURE_ENTRIES, malformed, toEntries } from './head.ts';
+import { compilePieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
-import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries } from './signature-entries.ts';
 import { type FormField, findField, foldName, isAlike } from './strict-form.ts';
 
 /** Returns the complete head, or the refusal `missing_signature` or `malformed_signature`. */

@@ -1,25 +1,29 @@
 /** Parses the heads of schemes that sign single headers and parameters, or have signatures in several headers or in the query. */
 
 import type { SignedHead } from '../../core/event.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { BodyProblem, toPlaceTitle } from './body-values.ts';
-import { coversQuery, readsQuery } from './coverage.ts';
+import { coversQuery, isFieldPiece, isRead, readsQuery } from './coverage.ts';
 import type { FieldPiece, FieldType, IdSource, Place, SchemeDescription, SignatureDescription } from './description.ts';
 import {
   compileEntryTime,
   compileFieldCheck,
   compileId,
   compileKindReader,
+  compileSignatures,
   compileTimeText,
+  MAX_SIGNATURE_ENTRIES,
+  malformed,
   NO_TIME,
   type ReadHead,
   type Time,
+  toEntries,
+  toParts,
 } from './head.ts';
 import { compileHeaderList } from './header-list.ts';
-import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
+import { compilePieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
-import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries, toParts } from './signature-entries.ts';
 import { type FormField, findField, foldName, isAlike, parseStrictQuery } from './strict-form.ts';
 
 /** The parts of a head. */

@@ -1,8 +1,8 @@
 /** The canonical form of the headers that a request lists as signed: sorted, each as `name:value`, separated by semicolons. */
-import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
+import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/head.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { HeaderListPiece, SchemeDescription } from './description.ts';
-import { malformed } from './signature-entries.ts';
+import { malformed } from './head.ts';
 
 /** Far more than any sender signs. */
 const MAX_HEADERS = 64;

@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
-import { type HeaderFields, listForwarded, toFoldedName } from '../../core/headers.ts';
+import { type HeaderFields, listForwarded, toFoldedName } from '../../core/head.ts';
 import type { Chunks } from '../../core/hmac.ts';
 import { parseJsonListPath, readJsonPath } from '../../core/json-path.ts';
 import { readScalar, readScalars, toJsonText, toWholeSpan } from '../../core/json-scan.ts';
@@ -11,15 +11,13 @@ import { parseStrictJson } from '../../core/strict-json.ts';
 import { toBytes } from './algorithms.ts';
 import { toSignaturePlace } from './body-head.ts';
 import { BodyContent, compileBodyPlace, isBodyPlace, JSON_BOUNDS, toPath } from './body-values.ts';
-import { coversBody, coversId, coversQuery, listSignedPlaces, readsBody } from './coverage.ts';
+import { coversBody, coversId, coversQuery, isRead, listSignedPlaces, readsBody, TIMESTAMP_FORMATS } from './coverage.ts';
 import type { ContentShape, IdSource, SchemeDescription } from './description.ts';
 import { VALID_ID } from './head.ts';
 import { blankHeader } from './header-list.ts';
-import { isRead } from './layout.ts';
 import { compileCut, cutPairs } from './removal.ts';
 import type { Identified, Message } from './scheme.ts';
 import { parseStrictQuery } from './strict-form.ts';
-import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toQuery } from './url.ts';
 import { compileXmlPath } from './xml-path.ts';
 

@@ -3,24 +3,14 @@ import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SignedHead } from '../../core/event.ts';
 import type { Chunks } from '../../core/hmac.ts';
-import type { FieldPiece, HeaderListPiece, Piece, SchemeDescription, SortedFormPiece } from './description.ts';
+import { isFieldPiece, TIMESTAMP_FORMATS } from './coverage.ts';
+import type { Piece, SchemeDescription } from './description.ts';
 import { compileRemoval, removeParameter } from './removal.ts';
 import type { Message } from './scheme.ts';
 import { parseStrictForm, toFormText } from './strict-form.ts';
-import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toContentDigest, toTarget } from './url.ts';
 
 type Variable = Exclude<Piece, { readonly text: string }>;
-
-/** Whether a piece is a single value of the message. */
-export function isFieldPiece(piece: Piece): piece is FieldPiece {
-  return isRead(piece) && !('headersIn' in piece) && !('sortedForm' in piece);
-}
-
-/** Whether the text of a piece is read with the head or the body, and kept in `SignedHead.fields`. */
-export function isRead(piece: Piece): piece is FieldPiece | HeaderListPiece | SortedFormPiece {
-  return typeof piece === 'object' && !('text' in piece) && !('bodySha256' in piece);
-}
 
 /** The variable pieces of a signed string, and the fixed text around them. */
 interface Layout {

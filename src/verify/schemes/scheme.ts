@@ -2,7 +2,7 @@
 import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { DecodedToken, EventIdentity, SealedToken, SignedHead } from '../../core/event.ts';
-import type { HeaderFields } from '../../core/headers.ts';
+import type { HeaderFields } from '../../core/head.ts';
 import type { Fault } from '../../core/problem.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';

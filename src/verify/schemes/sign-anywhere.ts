@@ -1,19 +1,19 @@
 /** Signs requests whose signature, or signed values, are in the body, in the query, or in several headers. */
-import { HeaderFields } from '../../core/headers.ts';
+
+import { HeaderFields, toMediaForm } from '../../core/head.ts';
 import type { JsonPath } from '../../core/json-path.ts';
 import { defineMember } from '../../core/json-scan.ts';
-import { toMediaForm } from '../../core/media-type.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import { toSignaturePlace } from './body-head.ts';
 import { BodyContent, BodyProblem, compileBodyPlace, isBodyPlace, toPath, toPlaceTitle } from './body-values.ts';
+import { isFieldPiece, TIMESTAMP_FORMATS } from './coverage.ts';
 import type { BodyPlace, IdSource, SchemeDescription, SignatureDescription, TimestampSource } from './description.ts';
 import { listRequired } from './header-list.ts';
-import { type Assemble, isFieldPiece } from './layout.ts';
+import type { Assemble } from './layout.ts';
 import type { Scheme, SignedRequest, SignRequest } from './scheme.ts';
 import { cannotSign, type EncodedKey, readSigningMaterial, toEntry } from './sign.ts';
 import { foldName, isAlike, parseStrictForm, parseStrictQuery } from './strict-form.ts';
-import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toQuery } from './url.ts';
 
 const OPTIONS = { allowDotInId: true, allowQuery: true };

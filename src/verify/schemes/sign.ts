@@ -3,12 +3,12 @@ import { SidegateError } from '../../core/errors.ts';
 import type { Chunks } from '../../core/hmac.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
+import { TIMESTAMP_FORMATS } from './coverage.ts';
 import type { SchemeDescription, SecretEncoding, SignatureDescription, SignatureEncoding } from './description.ts';
 import { Material, readMaterial } from './keys.ts';
 import { compilePieces } from './layout.ts';
 import type { Message, Scheme, SignedRequest, SignRequest } from './scheme.ts';
 import { MAX_PARAMETERS, toFormText } from './strict-form.ts';
-import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { compileUrlForms } from './url.ts';
 
 /** A secret's text, and how it is decoded. */

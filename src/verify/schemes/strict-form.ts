@@ -3,7 +3,7 @@
  * problem: repeated names, invalid escapes, bytes that are not UTF-8, semicolons, multipart bodies with unusual headers.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
-import { parseMediaType } from '../../core/media-type.ts';
+import { parseMediaType } from '../../core/head.ts';
 import { foldCase } from '../../core/text.ts';
 
 /** One field. Its text is latin1: one character per byte. */

@@ -4,7 +4,7 @@ import type { DecodedToken, SealedToken, SignedHead } from '../../core/event.ts'
 import { isJsonObject } from '../../core/json-path.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
-import { coversQueryOf } from './coverage.ts';
+import { coversQueryOf, TIMESTAMP_FORMATS } from './coverage.ts';
 import type { SchemeDescription } from './description.ts';
 import { compileFieldCheck, type ReadHead, VALID_ID } from './head.ts';
 import { compileClaim, type Identify, toText } from './identity.ts';
@@ -13,7 +13,6 @@ import type { ChainDescription } from './key-description.ts';
 import type { GivenToken, Jwt, Message, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
 import { cannotSign, readSigningMaterial } from './sign.ts';
 import { parseStrictQuery } from './strict-form.ts';
-import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { toQuery } from './url.ts';
 
 /** The part of a scheme that its tokens need. */

@@ -1,8 +1,8 @@
 /** Heads of requests, from the bytes of a connection to the target that is routed. */
 import { Socket } from 'node:net';
-import { HeaderFields } from '../../../src/core/headers.ts';
+import { HeaderFields } from '../../../src/core/head.ts';
 import { Refusal } from '../../../src/core/refusal.ts';
-import { checkHead } from '../../../src/http/server/head-check.ts';
+import { checkHead } from '../../../src/http/server/strict-server.ts';
 import type { Target } from '../guided.ts';
 import { expectEqual } from './expect-equal.ts';
 import { readByNode } from './node-parser.ts';

@@ -1,5 +1,5 @@
 /** A gate before a framework: its handlers are guarded, and a catch-all is open that lets every form of a path through. */
-import { AMBIGUOUS_FORMS } from '../../../src/core/target.ts';
+import { AMBIGUOUS_FORMS } from '../../../src/core/head.ts';
 import { type Sections, startGate, type TestGate } from '../gate.ts';
 import { makeEntry, toBasic } from '../users.ts';
 

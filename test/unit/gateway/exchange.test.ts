@@ -7,7 +7,7 @@ import { acknowledge, Refusal, refuse, type StageName } from '../../../src/core/
 import { type AppRoute, ExchangePort } from '../../../src/gateway/exchange.ts';
 import { Capacity } from '../../../src/gateway/pipeline/capacity.ts';
 import type { ClaimGate, HeadGate, RouteGates, WebhookGates } from '../../../src/gateway/pipeline/gates/gate.ts';
-import { RouteTable, toRouteQuery } from '../../../src/gateway/pipeline/router.ts';
+import { CurrentRoutes } from '../../../src/gateway/pipeline/router.ts';
 import type { ForwardOutcome } from '../../../src/gateway/upstream/outcome.ts';
 import { ListenServer } from '../../../src/http/server/server.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';
@@ -51,7 +51,7 @@ beforeEach(async () => {
     logger.request(line);
   };
   const capacity = new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing });
-  let routes = new RouteTable<AppRoute>([]);
+  const routes = new CurrentRoutes<AppRoute>();
   requests = new ExchangePort({
     tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
     clock: systemClock,
@@ -59,7 +59,7 @@ beforeEach(async () => {
     journal,
     metrics,
     unrouted: metrics.route(undefined),
-    find: (head) => routes.find(toRouteQuery(head)),
+    find: routes.find,
   });
   server = new ListenServer({
     listen: CONFIG.listen,
@@ -69,13 +69,13 @@ beforeEach(async () => {
     clock: systemClock,
     handler: requests,
     onLimit: nothing,
-    onConnections: nothing,
+    connections: { add: nothing },
   });
   port = (await server.listen()).port;
   forward = () => Promise.reject(new Error('must not be reached'));
   const forwarder: AppRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
   const open = (gates: RouteGates): void => {
-    routes = new RouteTable<AppRoute>([
+    routes.replace([
       {
         to: 'app',
         name: 'a',

@@ -1,7 +1,7 @@
 /** Checks of the timestamp. */
 
 import type { Milliseconds } from '../../../core/clock.ts';
-import { TIMESTAMP_FORMATS } from '../../../verify/schemes/timestamp.ts';
+import { TIMESTAMP_FORMATS } from '../../../verify/schemes/coverage.ts';
 import {
   type Check,
   type CheckContext,

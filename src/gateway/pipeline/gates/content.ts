@@ -3,8 +3,8 @@
  * that the body is of the media type that the request names, because the signature covers only the body.
  */
 import { isUtf8 } from 'node:buffer';
+import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/head.ts';
 import { BYTE_ORDER_MARK, isJson } from '../../../core/json-scan.ts';
-import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/media-type.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';

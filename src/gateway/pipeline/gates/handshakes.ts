@@ -10,7 +10,7 @@ import {
   type OpenSecrets,
   type SignedHandshake,
 } from '../../../verify/handshakes/handshake.ts';
-import type { KeyRing } from '../../../verify/keys/key-ring.ts';
+import type { KeyRing } from '../../../verify/schemes/keys.ts';
 import type { HeadGate, VerifiedEventGate } from './gate.ts';
 
 const HAS_CONTENT = 'the request has content';

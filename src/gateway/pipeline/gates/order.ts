@@ -16,10 +16,11 @@ import {
   type ClaimWaiters,
   type Grant,
   NOTHING_CLAIMED,
+  type ResourceSettlement,
   SettledClaim,
+  type Settlements,
 } from '../claims.ts';
-import { toResourceKey } from '../event-keys.ts';
-import type { ResourceSettlement, Settlements } from '../settlements.ts';
+import { toResourceKey } from './dedup.ts';
 import type { ClaimGate } from './gate.ts';
 
 /** A route's policy for events that arrive out of order. */

@@ -2,14 +2,14 @@
 
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { VerifiedEvent } from '../../../core/event.ts';
-import type { HeaderFields } from '../../../core/headers.ts';
+import type { HeaderFields } from '../../../core/head.ts';
 import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { Client, ParsedHead } from '../../../core/request.ts';
 import type { CertificateKey } from '../../../verify/keys/certificates.ts';
 import { RemoteFailure } from '../../../verify/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage, toSnsOpenContent } from '../../../verify/schemes/aws-sns.ts';
 import type { EventGate } from './gate.ts';
-import { checkRecency, type RecencyOptions } from './timestamp.ts';
+import { checkRecency, type RecencyOptions } from './signature.ts';
 
 /** A request to SNS, for the client at an address; rejects with RemoteFailure. */
 type FetchFrom<T> = (url: URL, client: string) => Promise<T>;

@@ -1,5 +1,5 @@
 /** Executes a message of operations. */
-import { freeChunk, toOwnBytes } from '../../../core/buffers.ts';
+import { freeChunk, toOwnBytes } from '../../../core/reading.ts';
 import type { Batch, BatchReply } from '../messages.ts';
 import type { Operation, Reply, Store, Task } from '../sql/store.ts';
 

@@ -2,12 +2,12 @@
 import { hash, sign as signBytes } from 'node:crypto';
 import { parseJsonPath } from '../../../core/json-path.ts';
 import { ALGORITHMS } from '../algorithms.ts';
+import { TIMESTAMP_FORMATS } from '../coverage.ts';
 import type { SchemeDescription } from '../description.ts';
 import { compileClaim } from '../identity.ts';
 import type { Material } from '../keys.ts';
 import { JWS_NAMES } from '../public-keys.ts';
 import type { GivenToken, SignRequest } from '../scheme.ts';
-import { TIMESTAMP_FORMATS } from '../timestamp.ts';
 
 const LIFETIME_S = 300;
 

@@ -3,7 +3,7 @@ import { createHash, createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { explainNow } from '../../../../src/cli/verify.ts';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import {
   type AnalysisInput,

@@ -1,7 +1,7 @@
 /** The queue of analyses: who is taken, when, and at what cost to the rest. */
 import { createHmac } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { type Reason, type Refusal, refuse } from '../../../../src/core/refusal.ts';
 import type { ParsedHead } from '../../../../src/core/request.ts';
 import { Secret } from '../../../../src/core/secret.ts';

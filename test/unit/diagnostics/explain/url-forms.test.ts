@@ -1,7 +1,7 @@
 /** What proxies change in a URL is found, with the fix in the config. */
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { DEFAULT_BUDGET, type Explanation, Meter } from '../../../../src/diagnostics/explain/analysis.ts';
 import { analyze } from '../../../../src/diagnostics/explain/analyze.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { findForbiddenField, readOriginalRequest } from '../../../../src/gateway/forward-auth/auth-request.ts';
 import { fc } from '../../../support/property.ts';
 

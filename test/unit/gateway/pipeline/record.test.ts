@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { acknowledge } from '../../../../src/core/refusal.ts';
 import { toDetails } from '../../../../src/gateway/pipeline/record.ts';
 import { makeAdmitted } from '../../../support/admitted.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
-import { parseTarget, type RequestTarget } from '../../../../src/core/target.ts';
+import { HeaderFields, parseTarget, type RequestTarget } from '../../../../src/core/head.ts';
 import { RouteTable } from '../../../../src/gateway/pipeline/router.ts';
 import type { PathDistinction } from '../../../../src/http/path-forms.ts';
 import { fc } from '../../../support/property.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type IdSettlement, type SettlementOutcome, Settlements } from '../../../../src/gateway/pipeline/settlements.ts';
+import { type IdSettlement, type SettlementOutcome, Settlements } from '../../../../src/gateway/pipeline/claims.ts';
 import { createMemorySeenIds } from '../../../../src/state/memory.ts';
 import { type SeenIds, StoreUnavailable } from '../../../../src/state/seen-ids.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';

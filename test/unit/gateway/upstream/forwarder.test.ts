@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/core/clock.ts';
-import { findPause } from '../../../../src/core/read-pause.ts';
+import { findPause } from '../../../../src/core/reading.ts';
 import { refuse } from '../../../../src/core/refusal.ts';
 import { createForwarder, type ForwardRoute } from '../../../../src/gateway/upstream/forwarder.ts';
 import { HeaderPolicy } from '../../../../src/gateway/upstream/headers.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { toFoldedName } from '../../../../src/core/headers.ts';
+import { toFoldedName } from '../../../../src/core/head.ts';
 import { type HeaderContext, HeaderPolicy, ResponseHeaderPolicy } from '../../../../src/gateway/upstream/headers.ts';
 import { type AdmittedOptions, makeAdmitted } from '../../../support/admitted.ts';
 import { fc } from '../../../support/property.ts';

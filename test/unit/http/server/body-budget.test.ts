@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { BodyBudget, type BodyState, type BudgetedBody } from '../../../../src/http/server/body-budget.ts';
+import { BodyBudget, type BodyState, type BudgetedBody } from '../../../../src/http/server/memory-guard.ts';
 
 const KIB = 1_024;
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { createClientResolver, parseProxyHeader } from '../../../../src/http/server/client-address.ts';
 import { fc } from '../../../support/property.ts';
 import { toV2 } from '../../../support/proxy-protocol.ts';

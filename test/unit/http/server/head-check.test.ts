@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields, toFoldedName } from '../../../../src/core/headers.ts';
-import { findForbiddenConnectionToken, findUnsound } from '../../../../src/http/server/head-check.ts';
+import { HeaderFields, toFoldedName } from '../../../../src/core/head.ts';
+import { findForbiddenConnectionToken, findUnsound } from '../../../../src/http/server/strict-server.ts';
 
 const LIMITS = { maxHeaderFields: 3, maxTarget: 10 };
 

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { pauseUntilDrained, ReadPause } from '../../../../src/core/read-pause.ts';
+import { pauseUntilDrained, ReadPause } from '../../../../src/core/reading.ts';
 import { PausedMemory } from '../../../../src/http/server/limits.ts';
 import { NO_PRESSURE } from '../../../../src/http/server/memory-guard.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { isTraceField } from '../../../../src/core/field-policy.ts';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { TraceIds, Tracer, type TraceTrust, type TrustLevel } from '../../../../src/telemetry/tracing/tracer.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';

@@ -1,6 +1,6 @@
 /** Handshakes asked as the gates ask them, without a gate. */
 
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import type { Refusal } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { compileHandshake } from '../../../../src/verify/handshakes/catalogue.ts';

@@ -1,6 +1,6 @@
 /** The published and independent values of test/vectors/handshakes.json, asked as the gates ask them. */
 import { expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import type { HandshakeReply } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { compileHandshake, HANDSHAKE_NAMES, HANDSHAKES } from '../../../../src/verify/handshakes/catalogue.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { KeyRing } from '../../../../src/verify/keys/key-ring.ts';
+import { KeyRing } from '../../../../src/verify/schemes/keys.ts';
 import type { VerifyKey } from '../../../../src/verify/schemes/scheme.ts';
 import { fc } from '../../../support/property.ts';
 

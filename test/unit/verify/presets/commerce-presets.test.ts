@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import type { Identified } from '../../../../src/verify/schemes/scheme.ts';
 import { hmac, judgeParts, NOW, PUBLIC_URL, SECRET, toSecretCase } from '../../../support/preset-cases.ts';

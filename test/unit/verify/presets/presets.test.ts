@@ -2,7 +2,7 @@
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { SENDER_NOTES } from '../../../../src/cli/sender-page.ts';
-import { toEssence } from '../../../../src/core/media-type.ts';
+import { toEssence } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';

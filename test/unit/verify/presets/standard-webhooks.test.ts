@@ -6,7 +6,7 @@ import { inspect } from 'node:util';
 import { Webhook } from 'standardwebhooks';
 import { Webhook as SvixWebhook } from 'svix';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { standardWebhooks, svix } from '../../../../src/verify/presets/standard-webhooks.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';

@@ -2,7 +2,7 @@
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { findPresetOfHeader } from '../../../../src/config/rules/validate-scheme.ts';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { REFUSALS, type RefusalCode } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { SidegateError } from '../../../../src/core/errors.ts';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';

@@ -1,7 +1,7 @@
 /** JSON Web Tokens: what is accepted, and every known way to make a verifier accept what the sender did not sign. */
 import { createHash, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 import type { JwtDescription } from '../../../../src/verify/schemes/key-description.ts';

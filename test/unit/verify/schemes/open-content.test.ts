@@ -1,7 +1,7 @@
 /** Which deliveries count as one event: a retry does, and nothing that an app could read differently. */
 import { describe, expect, test } from 'vitest';
 import type { SignedHead } from '../../../../src/core/event.ts';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import type { SchemeDescription, SignatureDescription } from '../../../../src/verify/schemes/description.ts';
 import { compileCompared, compileOpenHead } from '../../../../src/verify/schemes/identity.ts';
 import { compileCut } from '../../../../src/verify/schemes/removal.ts';

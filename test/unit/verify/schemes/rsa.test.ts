@@ -11,7 +11,7 @@ import {
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { Algorithm, SchemeDescription } from '../../../../src/verify/schemes/description.ts';

@@ -1,7 +1,7 @@
 /** Secrets that senders change before they use them, by the rules of their libraries. */
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Refusal } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compileSignatures } from '../../../../src/verify/schemes/signature-entries.ts';
+import { compileSignatures } from '../../../../src/verify/schemes/head.ts';
 
 test.each([
   ['ed25519', 64, 4],

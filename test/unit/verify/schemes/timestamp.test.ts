@@ -1,10 +1,10 @@
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { HeaderFields } from '../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../src/core/head.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { standardWebhooks } from '../../../../src/verify/presets/standard-webhooks.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
-import { TIMESTAMP_FORMATS } from '../../../../src/verify/schemes/timestamp.ts';
+import { TIMESTAMP_FORMATS } from '../../../../src/verify/schemes/coverage.ts';
 import { fc } from '../../../support/property.ts';
 
 const SECRET = 'a secret that both of us know';

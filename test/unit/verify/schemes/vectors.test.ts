@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Secret } from '../../../../src/core/secret.ts';
-import { checkRecency } from '../../../../src/gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../../../../src/gateway/pipeline/gates/signature.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';

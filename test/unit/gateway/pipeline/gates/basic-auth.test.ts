@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { HeaderFields } from '../../../../../src/core/headers.ts';
+import { HeaderFields } from '../../../../../src/core/head.ts';
 import type { ParsedHead } from '../../../../../src/core/request.ts';
 import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
 import { createMemoryAttempts } from '../../../../../src/users/attempts.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseMediaType } from '../../../../../src/core/media-type.ts';
+import { parseMediaType } from '../../../../../src/core/head.ts';
 import { compileBodyCheck } from '../../../../../src/gateway/pipeline/gates/content.ts';
 
 const JSON_TYPE = 'application/json';

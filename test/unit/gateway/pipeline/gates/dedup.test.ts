@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { refuse } from '../../../../../src/core/refusal.ts';
-import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claims.ts';
+import { type ClaimSettlement, ClaimWaiters, Settlements } from '../../../../../src/gateway/pipeline/claims.ts';
 import {
   createDedupGate,
   type DedupEvent,
@@ -8,7 +8,6 @@ import {
   type DedupParts,
   type StoredDeliveries,
 } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
-import { type ClaimSettlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/memory.ts';
 import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../../../src/state/seen-ids.ts';
 import { type Arrived, arriveAt, claimAt } from '../../../../support/claiming.ts';

@@ -1,8 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import type { Claim, ClaimGrant } from '../../../../../src/core/event.ts';
-import { ClaimWaiters, joinGrants, NOTHING_CLAIMED } from '../../../../../src/gateway/pipeline/claims.ts';
+import {
+  type ClaimSettlement,
+  ClaimWaiters,
+  joinGrants,
+  NOTHING_CLAIMED,
+  type SettlementOutcome,
+  Settlements,
+} from '../../../../../src/gateway/pipeline/claims.ts';
 import { createOrderGate, type OrderEvent, type OrderOptions } from '../../../../../src/gateway/pipeline/gates/order.ts';
-import { type ClaimSettlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemoryNewestVersions, createMemorySeenIds } from '../../../../../src/state/memory.ts';
 import type { NewestVersions } from '../../../../../src/state/newest-versions.ts';
 import { type StoreFailure, StoreUnavailable } from '../../../../../src/state/seen-ids.ts';

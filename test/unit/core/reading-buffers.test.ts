@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { freeChunk, GrowingBuffer, toOwnBytes } from '../../../src/core/buffers.ts';
+import { freeChunk, GrowingBuffer, toOwnBytes } from '../../../src/core/reading.ts';
 
 describe('freeChunk', () => {
   test('frees the memory of a chunk that does not share it', () => {

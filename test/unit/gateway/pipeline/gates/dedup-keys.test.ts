@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { forgetEvent, toContentFingerprint, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/event-keys.ts';
-import { createMemorySeenIds } from '../../../../src/state/memory.ts';
-import { type SeenIds, StoreUnavailable } from '../../../../src/state/seen-ids.ts';
-import { FakeClock } from '../../../support/fake-clock.ts';
+import { forgetEvent, toContentFingerprint, toDigestKey, toKey } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
+import { createMemorySeenIds } from '../../../../../src/state/memory.ts';
+import { type SeenIds, StoreUnavailable } from '../../../../../src/state/seen-ids.ts';
+import { FakeClock } from '../../../../support/fake-clock.ts';
 
 const DIGEST = 'abcdefghijklmnopqrstuv';
 const open = (): SeenIds => createMemorySeenIds(new FakeClock(), { maxIds: 10 });
@@ -13,15 +13,15 @@ describe('keys', () => {
   test('contain the route, and a plain ID never equals a hashed one or a digest', () => {
     const long = 'x'.repeat(65);
     const keys = [
-      toIdKey('a', 'x'),
-      toIdKey('b', 'x'),
-      toIdKey('a', long),
-      toIdKey('a', `h:${long}`.slice(0, 64)),
-      toIdKey('a', `d:${DIGEST}`),
+      toKey('a', 'x'),
+      toKey('b', 'x'),
+      toKey('a', long),
+      toKey('a', `h:${long}`.slice(0, 64)),
+      toKey('a', `d:${DIGEST}`),
       toDigestKey('a', DIGEST),
     ];
     expect(new Set(keys).size).toBe(keys.length);
-    expect(toIdKey('a', 'evt_1')).toBe('a:i:evt_1');
+    expect(toKey('a', 'evt_1')).toBe('a:i:evt_1');
     for (const key of keys) expect(key.length).toBeLessThan(120);
   });
 });
@@ -39,8 +39,8 @@ test('a fingerprint of content differs with one bit and with the length, and fit
 describe('forgetting an event', () => {
   test('clears its ID and the digest recorded with it, and nothing else', async () => {
     const store = open();
-    const keys = [toIdKey('a', 'x'), toDigestKey('a', DIGEST)];
-    const others = [toIdKey('b', 'x'), toIdKey('a', 'y')];
+    const keys = [toKey('a', 'x'), toDigestKey('a', DIGEST)];
+    const others = [toKey('b', 'x'), toKey('a', 'y')];
     for (const key of [...keys, ...others]) await store.confirm(key, 't', DIGEST, 1_000);
     expect(await forgetEvent(store, 'a', 'x')).toBe('handled');
     for (const key of keys) expect(await claim(store, key)).toBe('new');
@@ -49,7 +49,7 @@ describe('forgetting an event', () => {
 
   test('reports that it was in progress, or unknown', async () => {
     const store = open();
-    await claim(store, toIdKey('a', 'x'));
+    await claim(store, toKey('a', 'x'));
     expect(await forgetEvent(store, 'a', 'x')).toBe('in-progress');
     expect(await forgetEvent(store, 'a', 'x')).toBe('absent');
   });
@@ -63,7 +63,7 @@ describe('forgetting an event', () => {
 
   test('that stops half-way reports how to finish it, and can be finished', async () => {
     const store = open();
-    for (const key of [toIdKey('a', 'x'), toDigestKey('a', DIGEST)]) await store.confirm(key, 't', DIGEST, 1_000);
+    for (const key of [toKey('a', 'x'), toDigestKey('a', DIGEST)]) await store.confirm(key, 't', DIGEST, 1_000);
     const failing: Pick<SeenIds, 'forget'> = {
       forget: async (key) => {
         if (key === toDigestKey('a', DIGEST)) throw new StoreUnavailable('timeout', 'Redis did not answer in time');

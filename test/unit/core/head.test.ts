@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rememberByName } from '../../../src/core/headers.ts';
+import { rememberByName } from '../../../src/core/head.ts';
 
 function countCalls(): { decide: (name: string) => boolean; calls: () => number } {
   let calls = 0;

@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, test, vi } from 'vitest';
 import { MAX_TIMER_MS } from '../../../src/core/clock.ts';
-import { endCounted, findPause, handOver, pauseUntilDrained, ReadPause, writeCounted } from '../../../src/core/read-pause.ts';
+import { endCounted, findPause, handOver, pauseUntilDrained, ReadPause, writeCounted } from '../../../src/core/reading.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makePauseOwner } from '../../support/pauses.ts';
 
