@@ -1,7 +1,7 @@
 /** Opens the real store of the gate, and claims and confirms IDs through it. */
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../../src/core/clock.ts';
-import { toContentFingerprint, toIdFingerprint, toIdKey } from '../../src/gateway/pipeline/gates/dedup.ts';
+import { toContentFingerprint, toIdFingerprint, toKey } from '../../src/gateway/pipeline/gates/dedup.ts';
 import type { RedisTopology } from '../../src/state/redis/client.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import type { SeenIds } from '../../src/state/seen-ids.ts';
@@ -37,7 +37,7 @@ export interface StoreEvent {
 /** With names as long as those that the gate makes. */
 export function toEvent(id: string): StoreEvent {
   return {
-    key: toIdKey(ROUTE, `msg_${id}`),
+    key: toKey(ROUTE, `msg_${id}`),
     token: toIdFingerprint(id),
     fingerprint: toContentFingerprint(Buffer.from(`body ${id}`)),
   };

@@ -20,6 +20,10 @@ export class Counts {
     else this.#counts.set(name, count);
   }
 
+  clear(): void {
+    this.#counts.clear();
+  }
+
   [Symbol.iterator](): Iterator<readonly [name: string, count: number]> {
     return this.#counts.entries();
   }

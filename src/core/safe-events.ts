@@ -66,6 +66,7 @@ interface ServerEvents extends Pick<StreamEvents, 'close' | 'error'> {
 }
 
 interface SessionEvents extends Pick<StreamEvents, 'close' | 'error'> {
+  ping: [payload: Buffer];
   stream: [stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]];
 }
 

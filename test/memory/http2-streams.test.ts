@@ -1,6 +1,6 @@
 /**
  * Streams of HTTP/2 whose client takes no response, not even of a rejected request: how many there are is limited, and nothing is kept of their
- * bodies. Sessions without streams: while memory is tight, new connections replace them.
+ * bodies. Sessions without streams: while memory is tight, new connections replace them, and what all of them send in one turn of the event loop is limited.
  */
 import { connect, type TLSSocket } from 'node:tls';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -14,6 +14,7 @@ import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memor
 
 /** The smallest container, in MiB. */
 const SMALLEST = 96;
+const MEDIUM = 128;
 const LARGER = 192;
 /** Further ones reset the stream. */
 const MOST_FIELDS = 190;
@@ -23,6 +24,15 @@ const CONNECTIONS = 1_024;
 /** Opened at once. */
 const BATCH = 16;
 const STREAMS = 100;
+/** One client's connections without a request, and the requests that it resets on each. The gate's limit on concurrent ones binds only a client that acknowledges it. */
+const IDLE = 512;
+const RESETS = 200;
+/** `GET`, `https`, `/` and `:authority: a` of the static table of HPACK. */
+const SHORT_HEAD = Buffer.from([0x82, 0x87, 0x84, 0x01, 0x01, 0x61]);
+const CANCEL = Buffer.from([0, 0, 0, 8]);
+/** `accept-encoding: gzip, deflate` in a byte each. */
+const LONG_HEAD = Buffer.concat([SHORT_HEAD, Buffer.alloc(MOST_FIELDS, 0x90)]);
+const PINGS = 3_000;
 const PIECE = Buffer.alloc(16_383, 'x');
 const PIECES = 4;
 /** No body of a response may be sent. */
@@ -53,8 +63,15 @@ function toStream(index: number, method: string, fields = 0): Buffer {
   return Buffer.concat([head, ...Array.from({ length: hasBody ? PIECES : 0 }, () => toFrame(FRAME.data, 0, id, PIECE))]);
 }
 
+/** The client cancels the request at once (CVE-2023-44487). */
+function toResetStream(index: number, block = SHORT_HEAD): Buffer {
+  const id = 2 * index + 1;
+  const head = toFrame(FRAME.headers, FLAG.endHeaders + FLAG.endStream, id, block);
+  return Buffer.concat([head, toFrame(FRAME.rstStream, 0, id, CANCEL)]);
+}
+
 /** Resolves once all streams of a connection are sent, or the gate has closed it. */
-function hold(port: number, streams: Buffer, localAddress = '127.0.0.1'): Promise<void> {
+function hold(port: number, streams: Buffer, { localAddress = '127.0.0.1', acknowledges = true } = {}): Promise<void> {
   const options = { port, host: '127.0.0.1', localAddress, rejectUnauthorized: false, ALPNProtocols: ['h2'] };
   const socket = connect(options);
   sockets.add(socket);
@@ -65,7 +82,7 @@ function hold(port: number, streams: Buffer, localAddress = '127.0.0.1'): Promis
       socket.write(FIRST);
       // The window takes effect with the settings, so the streams come after the gate's own first frame.
       socket.once('data', () => {
-        socket.write(toFrame(FRAME.settings, FLAG.ack, 0));
+        if (acknowledges) socket.write(toFrame(FRAME.settings, FLAG.ack, 0));
         socket.write(streams, () => resolve());
       });
     });
@@ -79,6 +96,17 @@ async function start(mebibytes: number): Promise<CgroupGate> {
   const sections = { routes: [toRoute(app.port)], listen: { address: '127.0.0.1:0', tls } };
   gate = await startGateInCgroup(mebibytes, sections, toTlsFiles(pair));
   return gate;
+}
+
+function toPing(): Buffer {
+  return toFrame(FRAME.ping, 0, 0, Buffer.alloc(8));
+}
+
+/** Sends bytes on all connections, which the gate reads in one turn of its event loop. */
+async function burst({ child }: CgroupGate, bytes: Buffer): Promise<void> {
+  child.kill('SIGSTOP');
+  await Promise.all([...sockets].map((socket) => new Promise((resolve) => socket.write(bytes, resolve))));
+  child.kill('SIGCONT');
 }
 
 async function expectAvailable(running: CgroupGate): Promise<void> {
@@ -107,10 +135,31 @@ describe.skipIf(NO_CGROUPS !== undefined)('a gate with TLS', { timeout: 240_000 
   test(`of ${SMALLEST} MiB handles deliveries while two clients keep ${CONNECTIONS} idle sessions`, async () => {
     const running = await start(SMALLEST);
     for (let i = 0; i < CONNECTIONS; i += BATCH) {
-      await Promise.all(Array.from({ length: BATCH }, (_, j) => hold(running.port, Buffer.alloc(0), ADDRESSES[j % 2])));
+      await Promise.all(
+        Array.from({ length: BATCH }, (_, j) =>
+          hold(running.port, Buffer.alloc(0), { localAddress: ADDRESSES[j % 2] as string }),
+        ),
+      );
       await expectAvailable(running);
     }
   });
+
+  test.each([
+    [LARGER, 'reset requests', RESETS, toResetStream],
+    [MEDIUM, 'reset requests', RESETS, toResetStream],
+    [SMALLEST, 'reset requests', RESETS, toResetStream],
+    [SMALLEST, 'reset requests with many fields', RESETS, (index: number) => toResetStream(index, LONG_HEAD)],
+    [SMALLEST, 'PING frames', PINGS, toPing],
+  ] as const)(
+    `of %i MiB handles deliveries while ${IDLE} idle sessions send %s in the same moment`,
+    async (mebibytes, _, count, toFrames) => {
+      const running = await start(mebibytes);
+      for (let i = 0; i < IDLE; i += BATCH)
+        await Promise.all(Array.from({ length: BATCH }, () => hold(running.port, Buffer.alloc(0), { acknowledges: false })));
+      await burst(running, Buffer.concat(Array.from({ length: count }, (_, index) => toFrames(index))));
+      await expectAvailable(running);
+    },
+  );
 
   test(`of ${LARGER} MiB needs less than half of it while a client takes no response to requests with ${MOST_FIELDS} fields`, async () => {
     const running = await start(LARGER);

@@ -10,7 +10,7 @@ import type { Socket } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts, type ListElement, UnorderedList } from '../../core/collections.ts';
 import { HeaderFields, type RawHeaders } from '../../core/head.ts';
-import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { onceEvent, onEvent, runNextTurn } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { TrackedResponse, Upload } from './connection-limiter.ts';
 import { CountedStream, RejectedStreams } from './http2-response.ts';
@@ -56,6 +56,8 @@ const MAX_INVALID = 100;
 const PSEUDO_FIELDS = 4;
 /** Finding the routes that an app may choose for a path takes as much time as so many fields for its length. */
 const CHARS_PER_FIELD = 80;
+/** The memory of a PING with its reply, which Node keeps until it is sent, and a margin. */
+const PING_BYTES = 4 * 1024;
 /** Bytes that each field counts in addition to its name and value. */
 const FIELD_OVERHEAD = 32;
 /**
@@ -68,6 +70,8 @@ interface OpenSession {
   readonly session: ServerHttp2Session;
   readonly socket: Socket;
   readonly client: string | undefined;
+  /** Its client has had too many streams rejected: it gets no more of them. */
+  isEnding: boolean;
 }
 
 /** The HTTP/2 sessions of the port. */
@@ -75,19 +79,31 @@ export class Http2Sessions {
   readonly #limits: PortLimits;
   readonly #clock: Clock;
   readonly #onLimit: OnLimit;
+  readonly #streams: Http2Streams;
   /** Handles a request. */
   readonly #onRequest: (request: Http2Request) => void;
+  readonly #freeMemory: () => void;
   readonly #rejected: RejectedStreams;
   readonly #sessions = new Map<Socket, ServerHttp2Session>();
   /** The number of sessions of each client. */
   readonly #counts = new Counts();
 
-  constructor(limits: PortLimits, clock: Clock, onLimit: OnLimit, onRequest: (request: Http2Request) => void) {
-    this.#limits = limits;
-    this.#clock = clock;
-    this.#onLimit = onLimit;
-    this.#onRequest = onRequest;
-    this.#rejected = new RejectedStreams(clock);
+  constructor(parts: {
+    readonly limits: PortLimits;
+    readonly clock: Clock;
+    readonly onLimit: OnLimit;
+    readonly streams: Http2Streams;
+    readonly onRequest: (request: Http2Request) => void;
+    /** Closes connections, if memory is tight. */
+    readonly freeMemory: () => void;
+  }) {
+    this.#limits = parts.limits;
+    this.#clock = parts.clock;
+    this.#onLimit = parts.onLimit;
+    this.#streams = parts.streams;
+    this.#onRequest = parts.onRequest;
+    this.#freeMemory = parts.freeMemory;
+    this.#rejected = new RejectedStreams(parts.clock);
   }
 
   /** Opens a session on a connection that negotiated HTTP/2 (ALPN). `client`: undefined if the peer represents many clients. */
@@ -110,6 +126,7 @@ export class Http2Sessions {
       streamResetRate: RESETS_PER_SECOND,
     });
     this.#sessions.set(socket, session);
+    const opened: OpenSession = { session, socket, client, isEnding: false };
     const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => {
       session.close();
       // The client may ignore GOAWAY and the end of our side.
@@ -122,8 +139,9 @@ export class Http2Sessions {
         isReduced = false;
         session.settings({ maxConcurrentStreams: MAX_CONCURRENT_STREAMS });
       }
-      this.#onStream({ session, socket, client }, stream, headers, { flags, raw });
+      this.#onStream(opened, stream, headers, { flags, raw });
     });
+    onEvent(session, 'ping', () => this.#begin(opened, PING_BYTES));
     // GOAWAY has already informed a client that violates the protocol.
     onEvent(session, 'error', () => session.destroy());
     onEvent(session, 'close', () => {
@@ -151,14 +169,18 @@ export class Http2Sessions {
   }
 
   #onStream(
-    { session, socket, client }: OpenSession,
+    opened: OpenSession,
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     { flags, raw }: { flags: number; raw: RawHeaders },
   ): void {
     // The error ends only this stream; code that reads or writes it gets `close`.
     onEvent(stream, 'error', () => undefined);
-    if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
+    const { session, socket, client } = opened;
+    const headBytes = toHeadBytes(raw);
+    const fieldLines = raw.length / 2;
+    if (!this.#begin(opened, toStreamBytes(headBytes, fieldLines))) return;
+    if (opened.isEnding || session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
     const fields = new HeaderFields(toFields(raw, headers[':authority']));
     const head = {
       method: headers[':method'] ?? '',
@@ -169,21 +191,31 @@ export class Http2Sessions {
       socket,
     };
     const source = new Http2BodySource(stream, fields, flags);
-    const fieldLines = raw.length / 2;
     const cost = fieldLines + head.url.length / CHARS_PER_FIELD;
     // The streams in flight may be valid requests, which end normally.
     const counted = new CountedStream(cost, (streams, lines) => {
-      const isEnding = session.closed || session.destroyed;
-      if (client !== undefined && !this.#rejected.take(client, streams, lines) && !isEnding) this.#endFlood(session, socket);
+      const isEnding = opened.isEnding || session.closed || session.destroyed;
+      if (client !== undefined && !this.#rejected.take(client, streams, lines) && !isEnding) this.#endFlood(opened);
     });
     onEvent(stream, 'trailers', (_trailers, _flags, lines) => counted.addFields(lines.length / 2));
-    this.#onRequest({ head, headBytes: toHeadBytes(raw), fieldLines, source, stream, counted });
+    this.#onRequest({ head, headBytes, fieldLines, source, stream, counted });
+  }
+
+  /** Ends the session if too much arrived in this turn of the event loop. If it were closed, Node would build each further stream, and then refuse it. */
+  #begin({ session, client }: OpenSession, bytes: number): boolean {
+    if (this.#streams.begin({ session, client, bytes })) return true;
+    session.destroy();
+    this.#freeMemory();
+    return false;
   }
 
   /** A client that goes on is cut off: what it sends is read and ignored until the streams in flight have ended. */
-  #endFlood(session: ServerHttp2Session, socket: Socket): void {
+  #endFlood(opened: OpenSession): void {
+    const { session, socket } = opened;
     this.#onLimit('rejected_streams');
-    session.close();
+    opened.isEnding = true;
+    // A session that is closed while Node reads it no longer shows its streams, which Node builds until GOAWAY is sent.
+    runNextTurn(() => session.close());
     const before = socket.bytesRead;
     const stop = this.#clock.every(FLOOD_CHECK_MS, () => {
       if (socket.bytesRead - before > MAX_BYTES_AFTER_GOAWAY) session.destroy();
@@ -248,8 +280,15 @@ function toFields(raw: RawHeaders, authority: string | undefined): string[] {
 const STREAM_BYTES = 8 * 1024;
 /** The memory of a field in addition to its name and value. */
 const FIELD_BYTES = 256;
+
+function toStreamBytes(headBytes: number, fieldLines: number): number {
+  return STREAM_BYTES + headBytes + fieldLines * FIELD_BYTES;
+}
+
 /** The share of the streams that are kept while memory is tight. */
 const KEPT_WHILE_TIGHT = 1 / 8;
+/** The share of the streams of a turn that one client may have. */
+const CLIENT_SHARE = 1 / 2;
 
 /**
  * Limits the unfinished streams of all HTTP/2 connections of a port. Each stream takes kilobytes of the heap. A connection can have 100 of them, and a client that takes no response keeps each until
@@ -260,6 +299,7 @@ export class Http2Streams {
   readonly #memory: StreamMemory;
   readonly #onLimit: OnLimit;
   readonly #streams = new UnorderedList<UnfinishedStream>();
+  readonly #turn = new ArrivalsOfTurn();
   #count = 0;
   #bytes = 0;
 
@@ -270,13 +310,23 @@ export class Http2Streams {
   }
 
   /**
+   * Counts what arrived. Returns false if its session must end: too much arrived in this turn of the event loop, in all or of its client. The first
+   * stream of each session is still handled, as in HTTP/1.1.
+   */
+  begin(arrived: Arrival): boolean {
+    this.#memory.onBytes(arrived.bytes);
+    if (this.#turn.add(arrived, this.#kept * STREAM_BYTES)) return true;
+    this.#onLimit('client_requests');
+    return false;
+  }
+
+  /**
    * Adds a stream. If there are too many, or their heads are too large, ends the oldest of the client that keeps most waiting. Returns false if
    * there are too many, and none of them waits.
    */
   add(parts: StreamParts, now: Milliseconds): boolean {
     const added = new UnfinishedStream(now, parts);
-    this.#memory.onBytes(added.bytes);
-    const max = this.#memory.isTight ? this.#max * KEPT_WHILE_TIGHT : this.#max;
+    const max = this.#kept;
     const isFull = this.#count >= max;
     if ((isFull || this.#bytes >= max * STREAM_BYTES) && !this.#evict() && isFull) return false;
     this.#streams.add(added);
@@ -284,6 +334,10 @@ export class Http2Streams {
     this.#bytes += added.bytes;
     onceEvent(parts.stream, 'close', () => this.#remove(added));
     return true;
+  }
+
+  get #kept(): number {
+    return this.#memory.isTight ? this.#max * KEPT_WHILE_TIGHT : this.#max;
   }
 
   #evict(): boolean {
@@ -302,6 +356,44 @@ export class Http2Streams {
     this.#streams.remove(stream);
     this.#count--;
     this.#bytes -= stream.bytes;
+  }
+}
+
+/** A stream or PING that arrived. */
+interface Arrival {
+  readonly session: object;
+  readonly client: string | undefined;
+  readonly bytes: number;
+}
+
+/**
+ * Streams and PING frames of one turn of the event loop. Node frees no stream before its end, also if the client has reset it, so that it is no longer concurrent:
+ * 500 connections could open and reset 100,000 streams in one turn.
+ */
+class ArrivalsOfTurn {
+  readonly #sessions = new Set<object>();
+  /** In bytes. */
+  readonly #clients = new Counts();
+  #bytes = 0;
+
+  /**
+   * Returns false if there are more than `max` bytes in this turn, or half as many of its client. The first ones of all sessions may take as much
+   * again, so that a flood ends no session with a single request.
+   */
+  add({ session, client, bytes }: Arrival, max: number): boolean {
+    if (this.#bytes === 0) runNextTurn(() => this.#clear());
+    this.#bytes += bytes;
+    if (client !== undefined) this.#clients.add(client, bytes);
+    const isFirst = !this.#sessions.has(session);
+    this.#sessions.add(session);
+    const ofClient = client === undefined ? 0 : this.#clients.of(client);
+    return isFirst ? this.#bytes <= 2 * max : this.#bytes <= max && ofClient <= max * CLIENT_SHARE;
+  }
+
+  #clear(): void {
+    this.#bytes = 0;
+    this.#sessions.clear();
+    this.#clients.clear();
   }
 }
 
@@ -327,7 +419,7 @@ class UnfinishedStream implements Holder, ListElement {
   constructor(startedAt: Milliseconds, parts: StreamParts) {
     this.startedAt = startedAt;
     this.parts = parts;
-    this.bytes = STREAM_BYTES + parts.headBytes + parts.fieldLines * FIELD_BYTES;
+    this.bytes = toStreamBytes(parts.headBytes, parts.fieldLines);
   }
 
   get network(): string {

@@ -181,6 +181,11 @@ export class PortClients {
     tracked.body = body;
   }
 
+  /** Closes connections, if memory is tight. */
+  freeMemory(): void {
+    this.#limiter.freeMemory();
+  }
+
   close(): void {
     this.#stop();
   }

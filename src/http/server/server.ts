@@ -139,8 +139,8 @@ export class ListenServer {
       timeout: limits.headTimeout,
       clock,
     });
-    this.#http2 = new Http2Sessions(limits, clock, onLimit, (request) => this.#onHttp2Request(request));
     this.#streams = new Http2Streams(toMaxStreams(limits, guard.workers), guard, onLimit);
+    this.#http2 = this.#createHttp2();
     interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
       if (!this.#proxyPeers.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
       else if (socket.alpnProtocol === 'h2') this.#http2.open(socket, this.#clients.toClient(this.#toPeer(socket)));
@@ -209,6 +209,15 @@ export class ListenServer {
   refreshTls(): void {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
     this.#certificates?.refresh();
+  }
+
+  #createHttp2(): Http2Sessions {
+    return new Http2Sessions({
+      ...this.#parts,
+      streams: this.#streams,
+      onRequest: (request) => this.#onHttp2Request(request),
+      freeMemory: () => this.#clients.freeMemory(),
+    });
   }
 
   #bind(): void {

@@ -5,6 +5,7 @@ import { Http2Streams } from '../../../../src/http/server/http2.ts';
 import { NO_PRESSURE } from '../../../../src/http/server/memory-guard.ts';
 
 const MAX = 32;
+const STREAM_BYTES = 8 * 1024;
 const EVICTED_AT_ONCE = 2;
 /** Their memory is as much as that of a stream without fields. */
 const MANY_FIELDS = 32;
@@ -16,10 +17,12 @@ let streams: Http2Streams;
 let ended: string[];
 let limits: string[];
 let now: number;
+let sessions: Map<string, object>;
 beforeEach(() => {
   ended = [];
   limits = [];
   now = 0;
+  sessions = new Map();
   streams = new Http2Streams(MAX, NO_PRESSURE, (limit) => limits.push(limit));
 });
 
@@ -29,6 +32,14 @@ function add(network: string, response = ENDED, source = COMPLETE, fieldLines = 
   const name = `${network}:${now}`;
   const parts = { stream: stream as ServerHttp2Stream, source, body: { network }, headBytes: 0, fieldLines };
   return streams.add({ ...parts, response: { ...response, destroy: () => ended.push(name) } }, now++) ? stream : undefined;
+}
+
+/** A stream of a client arrives on one of its sessions; returns whether that goes on. */
+function begin(client: string | undefined, session: number, bytes = STREAM_BYTES): boolean {
+  const key = `${client} ${session}`;
+  const found = sessions.get(key) ?? {};
+  sessions.set(key, found);
+  return streams.begin({ session: found, client, bytes });
 }
 
 describe('the unfinished streams of a port', () => {
@@ -72,13 +83,13 @@ describe('the unfinished streams of a port', () => {
     expect(ended).toEqual([]);
   });
 
-  test('report their memory with that of the fields', () => {
+  test('report their memory as they arrive', () => {
     const reported: number[] = [];
     const memory = { ...NO_PRESSURE, onBytes: (bytes: number) => reported.push(bytes) };
     streams = new Http2Streams(MAX, memory, (limit) => limits.push(limit));
-    add('a', ENDED, COMPLETE, 0);
-    add('a', ENDED, COMPLETE, MANY_FIELDS);
-    expect(reported[1]).toBe(2 * (reported[0] ?? 0));
+    begin('a', 1, 100);
+    begin('a', 1, 200);
+    expect(reported).toEqual([100, 200]);
   });
 
   test('are an eighth while memory is tight', () => {
@@ -87,5 +98,40 @@ describe('the unfinished streams of a port', () => {
     expect(ended).toEqual([]);
     add('a');
     expect(ended).toEqual(['a:0', 'a:1']);
+  });
+});
+
+describe('what arrives in one turn of the event loop', () => {
+  test('may be as much as the unfinished streams, half of it of one client', () => {
+    for (let i = 0; i < MAX / 2; i++) expect(begin('a', 1)).toBe(true);
+    expect(begin('a', 1)).toBe(false);
+    for (let i = 0; i < MAX / 2 - 1; i++) expect(begin('b', 1)).toBe(true);
+    expect(begin('b', 1)).toBe(false);
+    expect(limits).toEqual(['client_requests', 'client_requests']);
+  });
+
+  test('may be all of a proxy', () => {
+    for (let i = 0; i < MAX; i++) expect(begin(undefined, 1)).toBe(true);
+    expect(begin(undefined, 1)).toBe(false);
+  });
+
+  test('may be one stream more of each session, until there are twice as many', () => {
+    for (let i = 0; i < MAX; i++) begin('a', 1);
+    for (let i = 0; i < MAX; i++) expect(begin('b', i)).toBe(true);
+    expect(begin('b', 0)).toBe(false);
+    expect(begin('b', MAX)).toBe(false);
+  });
+
+  test('is an eighth while memory is tight', () => {
+    streams = new Http2Streams(MAX, { ...NO_PRESSURE, isTight: true }, (limit) => limits.push(limit));
+    for (let i = 0; i < MAX / 8; i++) expect(begin(undefined, 1)).toBe(true);
+    expect(begin(undefined, 1)).toBe(false);
+  });
+
+  test('does not count in the next one', async () => {
+    for (let i = 0; i <= MAX; i++) begin('a', 1);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(begin('a', 1)).toBe(true);
+    expect(begin('a', 1)).toBe(true);
   });
 });
