@@ -53,3 +53,19 @@ describe.skipIf(NO_CGROUPS !== undefined)('a gate with 96 MiB', () => {
     expect(gate.isAlive()).toBe(true);
   }, 180_000);
 });
+
+describe.skipIf(NO_CGROUPS !== undefined)('a gate with 192 MiB', () => {
+  test.each(['1,', '[],', '{},'])(
+    'keeps its config when the next one is mostly %s',
+    async (value) => {
+      gate = await startGateInCgroup(192, toSections(1), toFiles(1));
+      const text = readFileSync(gate.config, 'utf8');
+      for (const bytes of [170_000, 240_000, 330_000]) {
+        const dense = `${text}x: [${value.repeat(bytes / value.length)}]\n`;
+        expect(await reload(gate, dense)).toMatchObject({ msg: 'config_reload_failed' });
+      }
+      expect(gate.isAlive()).toBe(true);
+    },
+    60_000,
+  );
+});

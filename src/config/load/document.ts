@@ -45,6 +45,9 @@ export interface UnreadFile {
 const MAX_FILE_BYTES = 1_048_576;
 /** Parsing and validating takes so much of the heap for each byte: 77 to 106 were measured. */
 const HEAP_PER_BYTE = 110;
+/** The characters that may begin a value, and what each takes of the heap: up to 500 bytes were measured, for `1,` again and again. */
+const SEPARATORS = new Set(',[{:\n');
+const HEAP_PER_SEPARATOR = 600;
 /** The heap of a process without a config, with garbage. */
 const BASE_HEAP_BYTES = 24 * 1_048_576;
 const TOO_LITTLE_HEAP = 'the heap of this process has no room for more: raise the memory limit (docs/sizing.md)';
@@ -81,12 +84,21 @@ export function toMaxFileBytes(heapBytes = getHeapStatistics().heap_size_limit):
   return Math.min(MAX_FILE_BYTES, Math.floor(toConfigHeap(heapBytes) / HEAP_PER_BYTE));
 }
 
+/** Whether the values of a file can be parsed: a dense one takes more than others of its size. */
+function hasHeapFor(text: string): boolean {
+  let left = toConfigHeap(getHeapStatistics().heap_size_limit) / HEAP_PER_SEPARATOR;
+  for (const char of text) if (SEPARATORS.has(char)) left--;
+  return left >= 0;
+}
+
 /** Reads the text of `file`, or of `input` in its place, or returns why that is not possible. */
 export async function readText(file: string, input?: AsyncIterable<Uint8Array | string>): Promise<string | LocatedProblem> {
   const most = toMaxFileBytes();
   try {
     const bytes = await (input === undefined ? readAnyFile(file, most) : readStream(file, input, most));
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    if (!hasHeapFor(text)) return locate(error([], 'the file has too many values', TOO_LITTLE_HEAP), file);
+    return text;
   } catch (thrown) {
     const problem =
       thrown instanceof UnusableFile
