@@ -28,13 +28,19 @@ export function checkShared({ namespace, pods }: Workload, facts: Facts): Findin
     const reached = selected.reached.filter((pod) => !own.has(pod));
     // A plain container can end long before the app of a pod that is being deleted, and the app can then take its port.
     const unready = selected.unready.filter((pod) => !own.has(pod)).flatMap((pod) => checkUnready(pod, [service]));
-    const known = new Set([...pods, ...reached].flatMap((pod) => [...addressesOf(pod)]));
-    const beside = portsBeside(service, gates);
-    const elsewhere = open.filter(
-      ({ address, ports }) => !known.has(address) && (ports === 'any' || ports.some((port) => !beside.has(port))),
-    );
+    const elsewhere = open.length === 0 ? [] : findElsewhere(open, [...pods, ...reached], portsBeside(service, gates));
     return [...unready, ...toSelected(service, reached), ...toElsewhere(service, elsewhere)];
   });
+}
+
+/** The open addresses that belong to none of the pods that have findings, unless all their ports are beside a gate. */
+function findElsewhere(
+  open: readonly OpenAddress[],
+  pods: readonly Pod[],
+  beside: ReadonlySet<number | undefined>,
+): OpenAddress[] {
+  const known = new Set(pods.flatMap((pod) => [...addressesOf(pod)]));
+  return open.filter(({ address, ports }) => !known.has(address) && (ports === 'any' || ports.some((port) => !beside.has(port))));
 }
 
 /** Pods and addresses that get requests of a Service beside gates that are ready. */
