@@ -14,7 +14,6 @@ export const LANE_SETTINGS: LaneParts['settings'] = {
   maxConcurrency: 64,
   maxConnections: 512,
   disable: 'off',
-  maxEventSize: 256 * 1_024,
   maxWaitingBytes: 32 * 1_024 * 1_024,
   maxSlowBytes: 64 * 1_024 * 1_024,
   drainTimeout: 0,

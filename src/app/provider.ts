@@ -77,12 +77,7 @@ export function buildProvider(
       apps = new Map(webhooks.map(({ route, app }) => [route, app]));
       if (next.provider !== undefined) provider.apply(next.provider.settings);
       provider.replaceInboxes(
-        webhooks.map(({ route, timeout, webhook: { ack, maxBody } }) => ({
-          route,
-          timeout,
-          maxBody,
-          stores: ack === 'onAccept',
-        })),
+        webhooks.map(({ route, timeout, webhook: { ack } }) => ({ route, timeout, stores: ack === 'onAccept' })),
       );
     },
   };

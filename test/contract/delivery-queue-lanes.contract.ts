@@ -21,6 +21,28 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       await lanes.stop();
     });
 
+    test('takes no more bytes than asked for, in order, and says what the next delivery needs', async () => {
+      const queue = await open();
+      const sizes = [1_000, 200_000, 1_000];
+      for (const size of sizes) await queue.append([{ ...newEvent(['a']), body: Buffer.alloc(size, 0x20) }]);
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const take = async (maxBytes: number, only?: 'first' | 'fresh') => {
+        const taken = await lane.take(9, now(), only, maxBytes);
+        return taken.map(({ body }) => body.length);
+      };
+      expect(await take(100)).toEqual([]);
+      expect(lane.needs).toBeGreaterThan(1_000);
+      expect(await take(65_536, 'first')).toEqual([1_000]);
+      expect(lane.needs).toBeGreaterThanOrEqual(200_000);
+      expect(lane.needs).toBeLessThan(202_000);
+      expect(await take(65_536)).toEqual([]);
+      expect(await take(lane.needs ?? 0)).toEqual([200_000]);
+      expect(await take(65_536)).toEqual([1_000]);
+      expect(lane.needs).toBeUndefined();
+      await lanes.stop();
+    });
+
     test('never runs two lanes of an endpoint at once, nor more lanes than allowed', async () => {
       const queue = await open();
       const random = createRandom(1);

@@ -7,8 +7,6 @@ import { INBOX_PREFIX, isInboxEndpoint, toInboxEndpoint } from '../events/event.
 export interface InboxRoute {
   readonly route: string;
   readonly timeout: Milliseconds;
-  /** In bytes. */
-  readonly maxBody: number;
   /** `ack: onAccept`. Without it, the route gets what was stored while it had it. */
   readonly stores: boolean;
 }

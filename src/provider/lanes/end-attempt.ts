@@ -26,9 +26,7 @@ export interface LaneParts {
   readonly hooks: LaneHooks;
   readonly settings: SlotLimits & {
     readonly disable: DisablePolicy;
-    /** The largest body of an event, in bytes, until `setMaxBody`. */
-    readonly maxEventSize: number;
-    /** Of deliveries that wait or have young attempts. The largest event may always be sent. */
+    /** Of deliveries that wait or have young attempts. */
     readonly maxWaitingBytes: number;
     /** How long attempts in flight may take when the queue stops; then they are aborted, and made again later. */
     readonly drainTimeout: Milliseconds;

@@ -16,7 +16,7 @@ import {
   type SettledDelivery,
   type TakeOnly,
 } from '../queue/delivery-queue.ts';
-import { isAbandoned, isAppAway, isReachable, leaveLane, takeDue, toAbsence } from './absence.ts';
+import { DELIVERY_BYTES, isAbandoned, isAppAway, isReachable, leaveLane, takeDue, toAbsence } from './absence.ts';
 import { endAttempt, isUnsentToApp, type LaneContext } from './end-attempt.ts';
 import {
   isBreakerOpen,
@@ -203,7 +203,7 @@ export class LaneRun {
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery, endpoint);
     const { slots } = this.#context;
     const kind = slots.toKind(endpoint.id, toHealth(this.#state));
-    const request = { endpoint: endpoint.id, tenant: this.#tenant, kind, bytes: toBytes(delivery) };
+    const request = { endpoint: endpoint.id, tenant: this.#tenant, kind, bytes: this.#toBytes(delivery) };
     this.#slotFor = delivery;
     this.#slot ??= slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);
@@ -241,10 +241,9 @@ export class LaneRun {
     const mayStart = this.#inFlight < most || mayGiveWay(this.#state, endpoint);
     // Newer ones go before those that were taken.
     if (mayStart && this.#taken.length > most) this.#returnTaken();
-    const { budget } = this.#context;
     // Without memory for them, what is taken has to be sent first.
-    const reserved = mayStart ? budget.reserve(most, this.#tenant) : 0;
-    const count = reserved === 0 ? 0 : await this.#takeInto(reserved, 'fresh');
+    const reserved = mayStart ? this.#context.budget.reserve(this.#toRequest(most)) : 0;
+    const count = reserved === 0 ? 0 : await this.#takeInto(reserved, most, 'fresh');
     this.#freshPoll = count > 0 ? MIN_FRESH_POLL_MS : Math.min(MAX_FRESH_POLL_MS, 2 * this.#freshPoll);
     this.#nextFreshTakeAt = this.#clock.monotonic() + this.#freshPoll;
     return 'more';
@@ -300,29 +299,38 @@ export class LaneRun {
       const left = nextAt - this.#clock.monotonic();
       if (left > 0) return this.#waitForChange(left);
     }
-    const { budget, slots } = this.#context;
-    const reserved =
-      budget.reserve(concurrency, this.#tenant) || ((await this.#waitFor(slots.waitForMemory(concurrency, this.#tenant))) ?? 0);
+    const reserved = await this.#reserve(concurrency);
     // Freed memory can come after the end of the slice.
     if (reserved === 0) return 'more';
-    const count = await this.#takeInto(reserved, only);
-    this.#isDrainedOfFirsts = count < reserved;
+    const count = await this.#takeInto(reserved, concurrency, only);
+    this.#isDrainedOfFirsts = count < concurrency && this.#lane.needs === undefined;
     if (only === undefined) this.#isDrained = this.#isDrainedOfFirsts;
     this.#poll = count > 0 ? MIN_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#poll);
     this.#nextTakeAt = this.#clock.monotonic() + this.#poll;
     return 'more';
   }
 
-  /** With reserved memory. Returns how many were due. */
-  async #takeInto(reserved: number, only: TakeOnly | undefined): Promise<number> {
+  #toRequest(most: number) {
+    return { most, size: this.#lane.needs ?? DELIVERY_BYTES, tenant: this.#tenant };
+  }
+
+  async #reserve(most: number): Promise<number> {
+    const { budget, slots } = this.#context;
+    const request = this.#toRequest(most);
+    return budget.reserve(request) || ((await this.#waitFor(slots.waitForMemory(request))) ?? 0);
+  }
+
+  /** With memory that was reserved for so many. Returns how many were due. */
+  async #takeInto(reserved: number, limit: number, only: TakeOnly | undefined): Promise<number> {
+    const { size } = this.#toRequest(limit);
     let bytes = 0;
     try {
-      const deliveries = await takeDue(this.#context, this.#lane, reserved, only);
-      for (const delivery of deliveries) bytes += toBytes(delivery);
+      const deliveries = await takeDue(this.#context, this.#lane, { limit, maxBytes: reserved * size, only });
+      for (const delivery of deliveries) bytes += this.#toBytes(delivery);
       this.#taken.push(...deliveries);
       return deliveries.length;
     } finally {
-      this.#context.budget.settle(reserved, bytes, this.#tenant);
+      this.#context.budget.settle(reserved, size, bytes, this.#tenant);
     }
   }
 
@@ -376,7 +384,7 @@ export class LaneRun {
   #skip(delivery: Delivery, endpoint: Endpoint): Step {
     this.#dropSlot();
     this.#taken.splice(this.#taken.indexOf(delivery), 1);
-    this.#context.budget.release(toBytes(delivery), this.#tenant);
+    this.#context.budget.release(this.#toBytes(delivery), this.#tenant);
     this.#absence = toAbsence(this.#absence, toIdentity(endpoint), this.#clock.now());
     if (endpoint.source === 'config' && !isAbandoned(this.#absence, delivery.due)) {
       if (++this.#left === MAX_LEFT) this.#isEnding = true;
@@ -471,12 +479,16 @@ export class LaneRun {
   #returnTaken(): void {
     this.#dropSlot();
     this.#context.budget.release(
-      this.#taken.reduce((sum, delivery) => sum + toBytes(delivery), 0),
+      this.#taken.reduce((sum, delivery) => sum + this.#toBytes(delivery), 0),
       this.#tenant,
     );
     this.#lane.giveBack(this.#taken);
     this.#taken.length = 0;
     this.#isDrained = this.#isDrainedOfFirsts = false;
+  }
+
+  #toBytes({ body, metadata }: Delivery): number {
+    return this.#context.budget.toShare(body.length + metadata.length + DELIVERY_OVERHEAD_BYTES);
   }
 }
 
@@ -488,8 +500,4 @@ function isFresh({ tries, isReplay, due }: Delivery, now: EpochMilliseconds): bo
 function toGivenWay(result: AttemptResult): AttemptResult {
   const detail = `no response within ${Math.round(result.duration)} ms, while other events time out and new ones wait`;
   return { ...result, outcome: 'timeout', detail };
-}
-
-function toBytes({ body, metadata }: Delivery): number {
-  return body.length + metadata.length + DELIVERY_OVERHEAD_BYTES;
 }

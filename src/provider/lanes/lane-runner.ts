@@ -5,15 +5,12 @@
 import { ClockSteps } from '../../core/clock.ts';
 import { type Endpoint, toIdentity } from '../endpoints/endpoint.ts';
 import type { Lane, LaneResult, LaneState } from '../queue/delivery-queue.ts';
-import { isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';
+import { DELIVERY_BYTES, isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';
 import type { LaneContext, LaneParts } from './end-attempt.ts';
 import { LaneRun } from './lane-run.ts';
 import { toPause } from './lane-state.ts';
 import { MemoryBudget } from './memory-budget.ts';
 import { type SlotFigures, type SlotLimits, SlotPool } from './slot-pool.ts';
-
-/** For the metadata, and the objects around it. */
-const DELIVERY_EXTRA_BYTES = 66 * 1_024;
 
 /** How many lanes to serve at once: each attempt in flight holds one, and those that wait for a slot must not hold up the others. */
 export function toLaneCount({ maxConnections }: Pick<SlotLimits, 'maxConnections'>): number {
@@ -24,7 +21,7 @@ export type LaneRunner = ReturnType<typeof createLaneRunner>;
 
 export function createLaneRunner(parts: LaneParts) {
   const { clock, registry, settings } = parts;
-  const budget = new MemoryBudget(settings.maxWaitingBytes, settings.maxEventSize + DELIVERY_EXTRA_BYTES, clock);
+  const budget = new MemoryBudget(settings.maxWaitingBytes, clock);
   const slots = new SlotPool(settings, budget, clock);
   const context = { random: Math.random, steps: new ClockSteps(clock), ...parts, budget, slots, away: new Set<string>() };
   return {
@@ -39,8 +36,6 @@ export function createLaneRunner(parts: LaneParts) {
         await lane.settle([], { ...state, absence: undefined });
       return new LaneRun(context, lane, endpoint).run();
     },
-    /** Changes the size of the largest body that a delivery can have. */
-    setMaxBody: (bytes: number): void => budget.setLargest(bytes + DELIVERY_EXTRA_BYTES),
     get slots(): SlotFigures {
       return slots.figures;
     },
@@ -69,11 +64,12 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState, endpo
   const tenant = endpoint?.tenant;
   const end = clock.monotonic() + SKIP_SLICE_MS;
   while (!lane.signal.aborted && clock.monotonic() < end) {
-    const reserved =
-      budget.reserve(SKIP_BATCH, tenant) || ((await slots.waitForMemory(SKIP_BATCH, tenant, SKIP_SLICE_MS).granted) ?? 0);
+    const size = lane.needs ?? DELIVERY_BYTES;
+    const request = { most: SKIP_BATCH, size, tenant };
+    const reserved = budget.reserve(request) || ((await slots.waitForMemory(request, SKIP_SLICE_MS).granted) ?? 0);
     if (reserved === 0) break;
     try {
-      const taken = await takeDue(context, lane, reserved);
+      const taken = await takeDue(context, lane, { limit: SKIP_BATCH, maxBytes: reserved * size });
       const isCurrent = registry.get(lane.endpoint) === endpoint;
       const old = taken.filter(({ due }) => isCurrent && (state.absence === undefined || isAbandoned(state.absence, due)));
       const at = clock.now();
@@ -83,9 +79,9 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState, endpo
         hooks.onSkipped(lane.endpoint, settled.length);
       }
       if (settled.length < taken.length) return leaveLane(context);
-      if (taken.length < reserved) break;
+      if (taken.length < SKIP_BATCH && lane.needs === undefined) break;
     } finally {
-      budget.settle(reserved, 0, tenant);
+      budget.settle(reserved, size, 0, tenant);
     }
   }
   return {};

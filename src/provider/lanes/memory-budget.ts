@@ -17,21 +17,31 @@ export class TenantParts extends Counts {
   }
 }
 
-export class MemoryBudget {
-  readonly #line: WaitLine<{ readonly most: number; readonly tenant: string | undefined }, number>;
-  readonly #parts = new TenantParts();
-  readonly #bytes: number;
-  #unit: number;
-  #free: number;
-  /** Reservations of each tenant, in deliveries. */
-  readonly #reserved = new TenantParts();
+const MIN_BYTES = 1024 * 1024;
+/** Of the memory: a larger delivery counts as so much, so that one tenant's leave room for those of others. The queue reads it only while the process has room. */
+const LARGEST_SHARE = 1 / 4;
 
-  /** `largest`: of one delivery. Its size is known only after it was taken; until then it counts as this. */
-  constructor(bytes: number, largest: number, clock: Clock) {
-    this.#bytes = bytes;
-    this.#unit = largest;
-    this.#free = Math.max(bytes, largest);
+interface MemoryRequest {
+  readonly most: number;
+  readonly size: number;
+  readonly tenant: string | undefined;
+}
+
+export class MemoryBudget {
+  readonly #line: WaitLine<MemoryRequest, number>;
+  readonly #parts = new TenantParts();
+  readonly #largest: number;
+  #free: number;
+
+  constructor(bytes: number, clock: Clock) {
+    this.#free = Math.max(bytes, MIN_BYTES);
+    this.#largest = Math.floor(this.#free * LARGEST_SHARE);
     this.#line = new WaitLine(clock);
+  }
+
+  /** What a delivery of this size takes of the memory. */
+  toShare(bytes: number): number {
+    return Math.min(bytes, this.#largest);
   }
 
   /** Bytes that can be reserved; negative if deliveries were larger than expected. */
@@ -43,31 +53,21 @@ export class MemoryBudget {
     return this.#line.length;
   }
 
-  /** Changes the size of the largest delivery, also of what is reserved. */
-  setLargest(largest: number): void {
-    const more = largest - this.#unit;
-    this.#free += Math.max(this.#bytes, largest) - Math.max(this.#bytes, this.#unit);
-    this.#unit = largest;
-    for (const [tenant, reserved] of this.#reserved) this.#hold(reserved * more, tenant);
-    this.#admit();
-  }
-
-  /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. Those that wait, and could have it, come first. */
-  reserve(most: number, tenant = ''): number {
-    const reserved = Math.max(0, Math.min(most, this.#parts.most(tenant, this.#unit, this.#free)));
-    this.#hold(reserved * this.#unit, tenant);
-    this.#reserved.add(tenant, reserved);
+  /** Reserves memory for up to `most` deliveries of this size. Returns for how many; 0: the caller has to wait. Those that wait, and could have it, come first. */
+  reserve({ most, size, tenant = '' }: MemoryRequest): number {
+    const share = this.toShare(size);
+    const reserved = Math.max(0, Math.min(share < size ? 1 : most, this.#parts.most(tenant, share, this.#free)));
+    this.#hold(reserved * share, tenant);
     return reserved;
   }
 
-  wait(most: number, tenant: string | undefined, atMost?: Milliseconds): Waiting<number> {
-    return this.#line.join({ most, tenant }, tenant, atMost);
+  wait(request: MemoryRequest, atMost?: Milliseconds): Waiting<number> {
+    return this.#line.join(request, request.tenant, atMost);
   }
 
-  /** Replaces a reservation by the size of what was taken. */
-  settle(reserved: number, bytes: number, tenant = ''): void {
-    this.#reserved.add(tenant, -reserved);
-    this.release(reserved * this.#unit - bytes, tenant);
+  /** Replaces a reservation for deliveries of this size by what was taken. */
+  settle(reserved: number, size: number, bytes: number, tenant = ''): void {
+    this.release(reserved * this.toShare(size) - bytes, tenant);
   }
 
   release(bytes: number, tenant = ''): void {
@@ -81,13 +81,13 @@ export class MemoryBudget {
   }
 
   #admit(): void {
-    while (this.#line.length > 0 && this.#free >= this.#unit) if (!this.#admitOne()) return;
+    while (this.#line.length > 0 && this.#free > 0) if (!this.#admitOne()) return;
   }
 
   /** The next one whose tenant may have more. */
   #admitOne(): boolean {
     for (const { request, end } of this.#line.firsts()) {
-      const reserved = this.reserve(request.most, request.tenant);
+      const reserved = this.reserve(request);
       if (reserved === 0) continue;
       end(reserved);
       return true;

@@ -152,8 +152,8 @@ export class SlotPool {
   }
 
   /** Waits for memory of the budget; tenants take turns. Old attempts become slow for it, too: their deliveries then no longer count. */
-  waitForMemory(deliveries: number, tenant: string | undefined, atMost?: Milliseconds): Waiting<number> {
-    const waiting = this.#budget.wait(deliveries, tenant, atMost);
+  waitForMemory(...request: Parameters<MemoryBudget['wait']>): Waiting<number> {
+    const waiting = this.#budget.wait(...request);
     this.#admit();
     return waiting;
   }

@@ -149,14 +149,17 @@ export interface Lane {
   readonly signal: AbortSignal;
   /** The lane was woken since the run began or gave back: what it took before may have been canceled, purged or erased. */
   readonly isOutdated: boolean;
+  /** The size of the next delivery that is due, if the last take had no memory for it. */
+  readonly needs?: number | undefined;
   /** Deliveries that were taken, and whose attempts did not start. They can be taken again. */
   giveBack(deliveries: readonly Pick<Delivery, 'event'>[]): void;
   /**
    * Due deliveries, at most `limit`, never one that this lane already took and did not settle: first attempts, then first attempts of
    * `failingTypes`, then retries and replays; of each rank the oldest due first. `only`: `first`: nothing of the later ranks; `untried`:
    * nothing of the last one; `fresh`: first attempts, also of `failingTypes`, that became due in the last `FRESH_MS`, of each rank the newest first.
+   * `maxBytes`: of all together.
    */
-  take(limit: number, now: EpochMilliseconds, only?: TakeOnly): Promise<readonly Delivery[]>;
+  take(limit: number, now: EpochMilliseconds, only?: TakeOnly, maxBytes?: number): Promise<readonly Delivery[]>;
   /**
    * Durable when it resolves. Ignored are settlements whose `attempt` is outdated, and, once another replica has the lane, `state` and all
    * settlements but `delivered`. That one also counts for a delivery that was canceled after its request was sent.

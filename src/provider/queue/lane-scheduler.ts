@@ -253,6 +253,7 @@ export class LaneRun implements Lane {
   readonly endpoint: string;
   readonly state: LaneState | undefined;
   readonly signal: AbortSignal;
+  needs: number | undefined;
   readonly #run: StartedRun;
   readonly #client: StoreClient;
   readonly #clock: Clock;
@@ -293,13 +294,16 @@ export class LaneRun implements Lane {
     }
   }
 
-  async take(limit: number, now: EpochMilliseconds, only?: TakeOnly): Promise<readonly Delivery[]> {
+  async take(limit: number, now: EpochMilliseconds, only?: TakeOnly, maxBytes?: number): Promise<readonly Delivery[]> {
+    this.needs = undefined;
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
     const returned = this.#returned;
     this.#returned = [];
-    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#run.number, limit, now, only, returned });
+    const { number: run } = this.#run;
+    const { result, bodies } = await this.#client.read('take', { endpoint, run, limit, maxBytes, now, only, returned });
+    this.needs = result.needs;
     // Only this one sees all that is due.
     if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;

@@ -21,7 +21,7 @@ import { cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ApiPassword, type ConsoleOperations, createConsoleOperations, ProviderApi } from '../api/provider-api.ts';
 import { HttpSender } from '../attempt/sender.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
-import { isInboxEndpoint, toInboxEndpoint } from '../events/event.ts';
+import { isInboxEndpoint } from '../events/event.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
@@ -344,7 +344,7 @@ export class Provider {
   replaceInboxes(routes: readonly InboxRoute[]): void {
     this.#webhookRoutes = routes;
     this.#registry.replace(routes, this.#settings.defaults);
-    this.#onInboxes();
+    this.#onEndpoints();
     if (this.#isOpen) this.#run('', this.#reportInboxes());
   }
 
@@ -362,15 +362,8 @@ export class Provider {
   async #findInboxes(): Promise<readonly InboxBacklog[]> {
     const inboxes = await this.#queue.inboxes();
     this.#registry.addUsed(inboxes.map(({ endpoint }) => endpoint));
-    this.#onInboxes();
-    return inboxes;
-  }
-
-  /** The bodies of their deliveries can be larger than those of events. */
-  #onInboxes(): void {
-    const used = this.#webhookRoutes.filter(({ route }) => this.#registry.isUsed(toInboxEndpoint(route)));
-    this.#lanes.setMaxBody(Math.max(this.#settings.config.maxEventSize, ...used.map(({ maxBody }) => maxBody)));
     this.#onEndpoints();
+    return inboxes;
   }
 
   refreshTls(): void {

@@ -29,6 +29,7 @@ export class FakeLane implements Lane {
   readonly settled: (readonly SettledDelivery[])[] = [];
   takes = 0;
   isOutdated = false;
+  needs: number | undefined;
   /** If set, `settle` rejects. */
   failure: Error | undefined;
   readonly #controller = new AbortController();
@@ -77,8 +78,9 @@ export class FakeLane implements Lane {
   }
 
   /** As an engine: by rank, then in the order in which they were added. */
-  take(limit: number, now: number, only?: TakeOnly): Promise<readonly Delivery[]> {
+  take(limit: number, now: number, only?: TakeOnly, maxBytes = Number.POSITIVE_INFINITY): Promise<readonly Delivery[]> {
     this.takes++;
+    let left = maxBytes;
     const rank = (delivery: Delivery): number => toRank(delivery, this.state ?? NO_STATE);
     const due = this.deliveries
       .filter(
@@ -91,8 +93,14 @@ export class FakeLane implements Lane {
       )
       .sort((a, b) => rank(a) - rank(b) || (only === 'fresh' ? b.due - a.due : 0))
       .slice(0, limit);
-    for (const { event } of due) this.#taken.add(event);
-    return Promise.resolve(due);
+    const tooMany = due.findIndex(({ body }) => {
+      left -= body.length;
+      return left < 0;
+    });
+    this.needs = due[tooMany]?.body.length;
+    const taken = tooMany === -1 ? due : due.slice(0, tooMany);
+    for (const { event } of taken) this.#taken.add(event);
+    return Promise.resolve(taken);
   }
 
   settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {
@@ -215,7 +223,6 @@ export const LANE_SETTINGS: LaneParts['settings'] = {
   maxConcurrency: 64,
   maxConnections: 512,
   disable: { after: 5 * 24 * 3_600_000, attempts: 20 },
-  maxEventSize: 256 * 1_024,
   maxWaitingBytes: 32 * 1_024 * 1_024,
   maxSlowBytes: 64 * 1_024 * 1_024,
   drainTimeout: 1_000,

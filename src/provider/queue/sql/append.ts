@@ -13,7 +13,7 @@ import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from '
 
 /** Space in the store besides body and metadata: rows, indexes, half-filled pages. */
 const EVENT_BYTES = 512;
-const DELIVERY_BYTES = 192;
+export const DELIVERY_BYTES = 192;
 /** Rows that one statement inserts, so that its parameter stays small. */
 const ROWS_PER_STATEMENT = 2_000;
 const NO_BODY = new Uint8Array(0);

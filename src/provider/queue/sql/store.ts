@@ -4,7 +4,7 @@ import { SidegateError } from '../../../core/errors.ts';
 import type { StoredEndpoint } from '../../endpoints/endpoint.ts';
 import { type AppendResult, FRESH_MS, type QueueBounds, QueueFullError, type TakeOnly } from '../delivery-queue.ts';
 import type { Failure, TakenMessage } from '../messages.ts';
-import { type Append, append } from './append.ts';
+import { type Append, append, DELIVERY_BYTES } from './append.ts';
 import type { Database, Sql } from './database.ts';
 import { readBacklogs, readDueLanes, readInboxes, readStates, readStats } from './lanes.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, pruneStep, repairStep, rescheduleStep } from './repair.ts';
@@ -215,13 +215,14 @@ interface Take {
   readonly endpoint: string;
   readonly run: number;
   readonly limit: number;
+  readonly maxBytes?: number | undefined;
   readonly now: EpochMilliseconds;
   readonly only: TakeOnly | undefined;
   /** Numbers of events that the run took and gives back. */
   readonly returned: readonly number[];
 }
 
-interface DueRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'due' | 'version', number>> {
+interface DueRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'due' | 'version' | 'bytes', number>> {
   readonly order_key: string | null;
 }
 
@@ -247,7 +248,8 @@ const LAST_RANKS = { all: AGAIN, first: FIRST, untried: FIRST_OF_FAILING_TYPE, f
  * By the name of the lane: it has another number if it was removed while it had no delivery, and a number another lane if a failover lost it. Those
  * who accepted the deliveries of one snapshot knew no newer version of the endpoint than it has.
  */
-const WAITING = `SELECT event, lane, rank, due, order_key, ${ENDPOINT_VERSION} AS version FROM delivery
+const WAITING = `SELECT event, lane, rank, due, order_key, ${ENDPOINT_VERSION} AS version,
+    (SELECT bytes - ${DELIVERY_BYTES} * targets FROM event WHERE seq = delivery.event) AS bytes FROM delivery
   WHERE lane = (SELECT num FROM lane WHERE name = ?) AND state = ${DUE}`;
 /** The first deliveries of a lane ... */
 const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
@@ -271,13 +273,13 @@ export class Taker {
   /** Due deliveries that are not taken: first attempts first, the oldest due first; pushes their bodies to `bodies`. */
   async take(sql: Sql, operation: Take, bodies: Uint8Array[]) {
     const taken = this.#of(operation);
-    if (taken === undefined) return { taken: [], next: undefined };
+    if (taken === undefined) return { taken: [] };
     const result = taken.last.then(() => takeFor(sql, operation, taken));
     taken.last = result.catch(() => undefined);
-    const { rows, next } = await result;
+    const { rows, next, needs } = await result;
     const messages: TakenMessage[] = [];
     for (const row of rows) messages.push(toTaken(row, bodies));
-    return { taken: messages, next };
+    return { taken: messages, next, needs };
   }
 
   /** A settlement was committed. */
@@ -301,7 +303,7 @@ function toNames({ endpoint }: Take): string[] {
   return [endpoint, endpoint, endpoint];
 }
 
-/** With `next`: when the next delivery is due that is not taken. */
+/** With `next`: when the next delivery is due that is not taken; `needs`: its bytes, if it was not taken because of them. */
 async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
   const { limit, now } = operation;
   const { keys } = taken;
@@ -310,13 +312,13 @@ async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
   const most = limit + 2 * keys.size + 1;
   if (operation.only === 'fresh') return takeFresh(sql, operation, taken, most);
   const first = await sql.all<DueRow>(FIND, [...toNames(operation), most]);
-  let { picked, next } = pick(first, operation, keys);
-  if (first.length === most && picked.length === limit) next = now;
+  let { picked, next, needs } = pick(first, operation, keys);
+  if (first.length === most && (picked.length === limit || needs !== undefined)) next = now;
   else if (first.length === most) {
     const parameters = RANKS.flatMap(() => [...toNames(operation), most]);
-    ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
+    ({ picked, next, needs } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
-  return { rows: await readPicked(sql, picked, keys), next };
+  return { rows: await readPicked(sql, picked, keys), next, needs };
 }
 
 async function takeFresh(sql: Sql, operation: Take, { keys }: TakenByRun, most: number) {
@@ -324,25 +326,34 @@ async function takeFresh(sql: Sql, operation: Take, { keys }: TakenByRun, most: 
   const found: DueRow[] = [];
   for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
     found.push(...(await sql.all<DueRow>(FIND_FRESH, [...toNames(operation), rank, now - FRESH_MS, now, most])));
-  const { picked } = pick(found, operation, keys);
-  return { rows: await readPicked(sql, picked, keys), next: now };
+  const { picked, needs } = pick(found, operation, keys);
+  return { rows: await readPicked(sql, picked, keys), next: now, needs };
 }
 
 /** The first of those that are due, and when the next of the others is. */
-function pick(found: readonly DueRow[], { limit, now, only }: Take, taken: TakenByRun['keys']) {
+function pick(
+  found: readonly DueRow[],
+  { limit, maxBytes = Number.POSITIVE_INFINITY, now, only }: Take,
+  taken: TakenByRun['keys'],
+) {
   const busy = new Set(taken.values());
   const picked: DueRow[] = [];
   let next = Number.POSITIVE_INFINITY;
+  let left = maxBytes;
+  let needs: number | undefined;
   for (const row of found) {
-    const { event, due, rank, order_key: key } = row;
+    const { event, due, rank, order_key: key, bytes } = row;
     if (taken.has(event)) continue;
     const isFree = due <= now && rank <= LAST_RANKS[only ?? 'all'] && (key === null || !busy.has(key));
-    if (isFree && picked.length < limit) {
+    const isNext = isFree && picked.length < limit;
+    if (isNext && bytes > left) needs ??= bytes;
+    if (isNext && needs === undefined) {
       picked.push(row);
       busy.add(key);
+      left -= bytes;
     } else next = Math.min(next, due);
   }
-  return { picked, next: next === Number.POSITIVE_INFINITY ? undefined : next };
+  return { picked, next: next === Number.POSITIVE_INFINITY ? undefined : next, needs };
 }
 
 /** Adds them to `keys`, which the run took. */

@@ -882,8 +882,7 @@ describe('the rate limit', () => {
 });
 
 describe('the memory of lanes', () => {
-  test('is reserved for the largest body of the inbox, so that many lanes at once do not take more than 32 MiB', async () => {
-    scene.runner.setMaxBody(8 * MIB);
+  test('bounds how many large deliveries are taken at once', async () => {
     const lanes = Array.from({ length: 20 }, (_, i) => new FakeLane(`e${i}`, PROVEN));
     for (const each of lanes) {
       scene.registry.set(anEndpoint(each.endpoint));
@@ -896,6 +895,22 @@ describe('the memory of lanes', () => {
     for (const each of lanes) each.abort();
     await settle();
     for (const { end } of [...scene.sender.inFlight]) end(responded(200));
+    await Promise.all(runs.map(({ done }) => done));
+  });
+
+  test('counts what deliveries have, and not what they could have: a large one holds up neither small ones nor those of others', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme', { tenant: 'a' }), anEndpoint('other', { tenant: 'b' })], {
+      maxWaitingBytes: MIB,
+    });
+    lane.state = PROVEN;
+    lane.add(1, { tenant: 'a' });
+    lane.add(1, { tenant: 'a', body: Buffer.alloc(25 * MIB) });
+    lane.add(2, { tenant: 'a' });
+    const other = new FakeLane('other', PROVEN);
+    other.add(4, { tenant: 'b' });
+    const runs = [await start(), await start(other)];
+    expect(scene.sender.started).toHaveLength(8);
+    for (let left = 8; left > 0; left--) await endOne();
     await Promise.all(runs.map(({ done }) => done));
   });
 });
@@ -1043,15 +1058,14 @@ describe('many endpoints', () => {
     scene = createLaneScene(
       clock,
       names.map((name) => anEndpoint(name)),
-      { maxEventSize: MIB },
     );
     const lanes = names.map((name) => new FakeLane(name, PROVEN));
     for (const each of lanes) each.add(100, { body: Buffer.alloc(MIB) });
     let held = 0;
     for (const each of lanes) {
       const original = each.take.bind(each);
-      each.take = async (limit, now) => {
-        const taken = await original(limit, now);
+      each.take = async (...limits) => {
+        const taken = await original(...limits);
         held += taken.length;
         return taken;
       };

@@ -5,9 +5,13 @@ import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 const MIB = 1_024 * 1_024;
 
+function of(most: number, tenant?: string) {
+  return { most, size: MIB / 4, tenant };
+}
+
 function openPool(maxConcurrency = 2, maxConnections = 6) {
   const clock = new FakeClock();
-  const budget = new MemoryBudget(32 * MIB, MIB / 4, clock);
+  const budget = new MemoryBudget(32 * MIB, clock);
   const pool = new SlotPool({ maxConcurrency, maxConnections, maxSlowBytes: 64 * 1_024 * 1_024 }, budget, clock);
   const take = (kind: SlotKind = 'proven', bytes = 1_000, endpoint = 'a'): Slot | undefined =>
     pool.take({ endpoint, kind, bytes });
@@ -269,11 +273,11 @@ test('leaves the bytes of old attempts in the budget once the slow ones hold 64 
 test('does not spin while an old attempt cannot free memory', async () => {
   const { clock, budget, pool, hold } = openPool(1, 1_000);
   hold('failing', 64 * MIB);
-  const taken = budget.reserve(1_000, undefined);
-  budget.settle(taken, budget.free + taken * (MIB / 4), undefined);
+  const taken = budget.reserve(of(1_000));
+  budget.settle(taken, MIB / 4, budget.free + taken * (MIB / 4), undefined);
   const big = hold('proven', MIB);
   await clock.advance(2_000);
-  const waiting = pool.waitForMemory(1, undefined, 60_000);
+  const waiting = pool.waitForMemory(of(1), 60_000);
   expect(clock.timers, 'only the timeout of the wait').toBe(1);
   expect(pool.figures).toEqual({ fast: 1, slow: 1, waiting: 0 });
   big.release();
@@ -283,7 +287,7 @@ test('does not spin while an old attempt cannot free memory', async () => {
 test('counts the memory of fast attempts only, until they end or become slow', async () => {
   const { clock, budget, hold } = openPool(1, 3);
   const free = budget.free;
-  budget.settle(budget.reserve(3, 'a'), 3 * MIB, 'a');
+  budget.settle(budget.reserve(of(3, 'a')), MIB / 4, 3 * MIB, 'a');
   expect(budget.free).toBe(free - 3 * MIB);
   const first = hold('proven', MIB);
   await clock.advance(1_000);
@@ -296,47 +300,35 @@ test('counts the memory of fast attempts only, until they end or become slow', a
 });
 
 test('reserves memory in the order of waiting, and as much as there is', async () => {
-  const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
-  expect(budget.reserve(3, 'a')).toBe(3);
-  expect(budget.reserve(3, 'a')).toBe(1);
-  expect(budget.reserve(1, 'a')).toBe(0);
-  const [first, second] = [budget.wait(4, 'a', 60_000), budget.wait(1, 'a', 60_000)];
-  budget.settle(2, 0, 'a');
+  const budget = new MemoryBudget(MIB, new FakeClock());
+  expect(budget.reserve(of(3, 'a'))).toBe(3);
+  expect(budget.reserve(of(3, 'a'))).toBe(1);
+  expect(budget.reserve(of(1, 'a'))).toBe(0);
+  const [first, second] = [budget.wait(of(4, 'a'), 60_000), budget.wait(of(1, 'a'), 60_000)];
+  budget.settle(2, MIB / 4, 0, 'a');
   await expect(first.granted).resolves.toBe(2);
-  expect(budget.reserve(1, 'a'), 'overtakes').toBe(0);
-  budget.settle(2, 1_000, 'a');
+  expect(budget.reserve(of(1, 'a')), 'overtakes').toBe(0);
+  budget.settle(2, MIB / 4, 1_000, 'a');
   await expect(second.granted).resolves.toBe(1);
 });
 
 test('reserves no memory while deliveries that are larger than expected are held', () => {
-  const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
-  budget.settle(budget.reserve(1, 'a'), 3 * MIB, 'a');
+  const budget = new MemoryBudget(MIB, new FakeClock());
+  budget.settle(budget.reserve(of(1, 'a')), MIB / 4, 3 * MIB, 'a');
   expect(budget.free).toBe(-2 * MIB);
-  expect(budget.reserve(1, 'a')).toBe(0);
+  expect(budget.reserve(of(1, 'a'))).toBe(0);
   budget.release(3 * MIB, 'a');
-  expect(budget.reserve(1, 'a')).toBe(1);
+  expect(budget.reserve(of(1, 'a'))).toBe(1);
 });
 
-test('counts what is reserved as large as the largest delivery is now, and gives back exactly that', async () => {
-  const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
-  expect(budget.reserve(2, 'a')).toBe(2);
-  budget.setLargest(MIB / 2);
-  expect(budget.free).toBe(0);
-  const waiting = budget.wait(1, 'a');
-  budget.settle(1, 1_000, 'a');
-  expect(budget.free).toBe(MIB / 2 - 1_000);
-  budget.setLargest(MIB / 8);
-  await expect(waiting.granted).resolves.toBe(1);
-  budget.settle(1, 0, 'a');
-  budget.settle(1, 0, 'a');
-  budget.release(1_000, 'a');
-  expect(budget.free).toBe(MIB);
-  // One of any size can be taken.
-  budget.setLargest(3 * MIB);
-  expect(budget.reserve(2, 'a')).toBe(1);
-  budget.settle(1, 0, 'a');
-  budget.setLargest(MIB / 4);
-  expect(budget.free).toBe(MIB);
+test('counts a delivery of any size as a quarter of the memory at most, so that deliveries of others fit beside it', () => {
+  const budget = new MemoryBudget(MIB, new FakeClock());
+  const large = { most: 4, size: 25 * MIB, tenant: 'a' };
+  expect(budget.reserve(of(1, 'b'))).toBe(1);
+  expect(budget.reserve(large), 'one at a time').toBe(1);
+  budget.settle(1, large.size, budget.toShare(large.size), 'a');
+  expect(budget.free).toBe(MIB / 2);
+  expect(budget.reserve({ most: 100, size: 1_000, tenant: 'b' })).toBe(100);
 });
 
 test('gives an endpoint that is away, and had a success before, the next slow slot, however many without one wait', async () => {
@@ -413,22 +405,22 @@ test.each([
 });
 
 test('gives a tenant further memory only while it then holds at most what is free, and others pass those of it that wait', async () => {
-  const budget = new MemoryBudget(4 * MIB, MIB / 4, new FakeClock());
-  budget.settle(budget.reserve(1, 'other'), 0, 'other');
-  expect(budget.reserve(20, 'many')).toBe(8);
-  expect(budget.reserve(1, 'many')).toBe(0);
-  const waiting = budget.wait(2, 'many');
-  const other = budget.wait(2, 'other');
-  expect(budget.reserve(3, 'third')).toBe(3);
-  budget.settle(3, 3 * MIB, 'third');
+  const budget = new MemoryBudget(4 * MIB, new FakeClock());
+  budget.settle(budget.reserve(of(1, 'other')), MIB / 4, 0, 'other');
+  expect(budget.reserve(of(20, 'many'))).toBe(8);
+  expect(budget.reserve(of(1, 'many'))).toBe(0);
+  const waiting = budget.wait(of(2, 'many'));
+  const other = budget.wait(of(2, 'other'));
+  expect(budget.reserve(of(3, 'third'))).toBe(3);
+  budget.settle(3, MIB / 4, 3 * MIB, 'third');
   // Less is free than one delivery can have.
-  expect(budget.reserve(1, 'other')).toBe(0);
+  expect(budget.reserve(of(1, 'other'))).toBe(0);
   budget.release(3 * MIB, 'third');
   await expect(other.granted).resolves.toBe(2);
-  budget.settle(8, 0, 'many');
+  budget.settle(8, MIB / 4, 0, 'many');
   await expect(waiting.granted).resolves.toBe(2);
-  budget.settle(2, 0, 'many');
-  budget.settle(2, 0, 'other');
+  budget.settle(2, MIB / 4, 0, 'many');
+  budget.settle(2, MIB / 4, 0, 'other');
   expect(budget.free).toBe(4 * MIB);
 });
 
