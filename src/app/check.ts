@@ -168,6 +168,8 @@ const MIB = 1024 * 1024;
 const MIN_PROVIDER_BYTES = 192 * MIB;
 /** The heap of each while it is in use: 35, 14 and 10 KiB were measured. */
 export const [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES] = [36 * 1024, 16 * 1024, 10 * 1024];
+/** As often, a delivery of an inbox and an event of the API are in memory while they are stored; measured. */
+const [DELIVERY_COPIES, EVENT_COPIES] = [4, 8];
 /** The share of the heap that IDs in memory may use without a warning. */
 const MAX_IDS_SHARE = 1 / 2;
 
@@ -199,6 +201,7 @@ export function findOversize(
         'raise the memory limit, or lower provider.maxEventSize',
       ),
     );
+  if (limit !== undefined) found.push(...findTooLarge(config, limit));
   const { redis, memory } = config.store;
   const idBytes = memory.maxIds * BYTES_PER_ID;
   if (redis === undefined && idBytes > heapBytes * MAX_IDS_SHARE)
@@ -220,6 +223,31 @@ export function findOversize(
     );
   }
   return found;
+}
+
+/** Events and deliveries of an inbox that the store has no memory for, beside the process, up to where large bodies are rejected. */
+function findTooLarge({ provider, routes, limits, workers }: Config, limit: number): Problem[] {
+  if (provider === undefined) return [];
+  const room = toFreeBytes(limit * limits.memoryShed, workers);
+  const sizes = [
+    { path: ['provider', 'maxEventSize'], size: provider.maxEventSize, copies: EVENT_COPIES },
+    ...routes.map(({ webhook }, index) => {
+      const size = webhook?.ack === 'onAccept' ? webhook.maxBody : 0;
+      return { path: ['routes', index, 'webhook', 'maxBody'], size, copies: DELIVERY_COPIES };
+    }),
+  ];
+  return sizes.flatMap(({ path, size, copies }) => {
+    if (size * copies <= room) return [];
+    const fits = Math.max(0, Math.floor(room / copies / MIB));
+    const needed = Math.ceil((limit - room / limits.memoryShed + (size * copies) / limits.memoryShed) / MIB);
+    return [
+      warning(
+        path,
+        `the sending side has no memory to store ${toMebibytes(size)}: with the memory limit of ${toMebibytes(limit)}, ${fits}Mi fit; larger ones get 503, or many at once can get it killed`,
+        `lower it to ${fits}Mi, or raise the memory limit to ${needed}Mi`,
+      ),
+    ];
+  });
 }
 
 /** A reload holds the config before and the new one. */

@@ -1,5 +1,7 @@
-/** A rate limit that allows bursts, and queues in which groups take turns. */
-import type { Clock, Milliseconds } from './clock.ts';
+/** A rate limit that allows bursts, queues in which groups take turns, and what tenants and operations share. */
+import type { CancelTimer, Clock, Milliseconds } from './clock.ts';
+import { Counts } from './collections.ts';
+import { SidegateError } from './errors.ts';
 
 /** A rate limit that allows bursts: `rate` tokens per second, of which at most `burst` accumulate. */
 export class TokenBucket {
@@ -130,5 +132,94 @@ export class WaitLine<Request, Grant> {
     const cancel = atMost === undefined ? undefined : this.#clock.after(atMost, () => place.end(undefined));
     this.#places.add(group ?? '', place);
     return { granted: promise, leave: () => place.end(undefined) };
+  }
+}
+
+/** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */
+export class TenantParts extends Counts {
+  /** The first that asked. */
+  #first: string | undefined;
+  #hasOthers = false;
+
+  /** How many of `size` each the tenant may have in addition to what it holds, of `free`. */
+  most(tenant: string, size: number, free: number): number {
+    this.#first ??= tenant;
+    this.#hasOthers ||= this.#first !== tenant;
+    return Math.floor(this.#hasOthers ? (free - this.of(tenant) + size) / (2 * size) : free / size);
+  }
+}
+
+// Bounds what operations of the store hold in memory at once. Each is counted before it is sent, with all that it makes of what it gets, and with
+// the bodies of its result: a request of some bytes can create thousands of deliveries, or read an event of any size.
+
+const MAX_WAIT_MS: Milliseconds = 5_000;
+/** Memory can become free without an operation that ends. */
+const LOOK_MS: Milliseconds = 50;
+/** For a larger operation, the process must have room for all copies of what it stores or reads: to and from the thread, and inside the store. */
+export const LARGE_BYTES = 1024 * 1024;
+const COPIES = 3;
+
+/** The memory of the process. */
+export interface FreeMemory {
+  /** Whether so many bytes are free. */
+  hasRoom(bytes: number): boolean;
+}
+
+export class StoreBudget {
+  readonly #line: WaitLine<number, true>;
+  readonly #most: number;
+  readonly #clock: Clock;
+  readonly #memory: FreeMemory | undefined;
+  #used = 0;
+  #cancelLook: CancelTimer | undefined;
+
+  /** An operation that costs more than `most` runs alone. */
+  constructor(most: number, clock: Clock, memory?: FreeMemory) {
+    this.#most = most;
+    this.#clock = clock;
+    this.#memory = memory;
+    this.#line = new WaitLine(clock);
+  }
+
+  /** Runs an operation once there is room for it; groups that wait take turns. `onWait`: not at once. Rejects with a SidegateError `queue_busy` if that takes too long. */
+  async run<T>(cost: number, operation: () => Promise<T>, group: string | undefined, onWait?: () => void): Promise<T> {
+    if (this.#line.length > 0 || !this.#hasRoom(cost) || !this.#take(cost)) {
+      onWait?.();
+      const { granted } = this.#line.join(cost, group, MAX_WAIT_MS);
+      this.#admit();
+      if ((await granted) === undefined)
+        throw new SidegateError('system', 'queue_busy', 'too many operations wait for the store of the queue, or for memory');
+    }
+    try {
+      return await operation();
+    } finally {
+      this.#used -= cost;
+      this.#admit();
+    }
+  }
+
+  #take(cost: number): boolean {
+    if (this.#used > 0 && this.#used + cost > this.#most) return false;
+    this.#used += cost;
+    return true;
+  }
+
+  #hasRoom(cost: number): boolean {
+    return cost <= LARGE_BYTES || this.#memory?.hasRoom(COPIES * cost) !== false;
+  }
+
+  #admit(): void {
+    for (let next = this.#findNext(); next !== undefined && this.#take(next.request); next = this.#findNext()) next.end(true);
+    if (this.#line.length === 0 || this.#cancelLook !== undefined) return;
+    this.#cancelLook = this.#clock.after(LOOK_MS, () => {
+      this.#cancelLook = undefined;
+      this.#admit();
+    });
+  }
+
+  /** Those for which the process has no room hold up only their group. */
+  #findNext() {
+    for (const place of this.#line.firsts()) if (this.#hasRoom(place.request)) return place;
+    return undefined;
   }
 }

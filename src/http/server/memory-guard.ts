@@ -18,6 +18,8 @@ export interface MemoryPressure {
   readonly isHeapTight: boolean;
   /** The exhausted resource, if any: everything new is rejected. */
   readonly shortage: 'heap' | 'memory' | undefined;
+  /** Measures whether memory is not tight with so many more bytes. */
+  hasRoom(bytes: number): boolean;
   /** Counts received bytes, so that memory is measured more often than once a second during a flood. */
   onBytes(bytes: number): void;
   /** Counts bytes that were given up, and are free only after a collection. */
@@ -139,6 +141,14 @@ export class MemoryGuard implements MemoryPressure {
     if (clock.monotonic() - this.#heapCheckedAt >= MIN_HEAP_INTERVAL_MS) this.#checkHeap();
   }
 
+  hasRoom(bytes: number): boolean {
+    const { limit, shed } = this.#parts;
+    if (limit === undefined) return true;
+    this.#check();
+    if (this.#used + bytes > limit * shed) this.#collect(limit);
+    return this.#used + bytes <= limit * shed;
+  }
+
   onGarbage(bytes: number): void {
     const { limit } = this.#parts;
     this.#garbage += bytes;
@@ -212,6 +222,7 @@ export const NO_PRESSURE: MemoryPressure = {
   isTight: false,
   isHeapTight: false,
   shortage: undefined,
+  hasRoom: () => true,
   onBytes: () => undefined,
   onGarbage: () => undefined,
 };

@@ -16,14 +16,14 @@ const MAX_GAP_MS = 30_000;
 /** As the queue knows the sizes, a lane first reserves this for each. If one is larger, the take says so. */
 export const DELIVERY_BYTES = 64 * 1_024;
 
-interface TakeLimits {
-  readonly limit: number;
-  readonly maxBytes: number;
-  readonly only?: TakeOnly | undefined;
-}
-
 /** If the endpoint is not the one that they may have been accepted for, it is read again. */
-export async function takeDue({ registry, clock }: LaneContext, lane: Lane, { limit, maxBytes, only }: TakeLimits) {
+export async function takeDue(
+  { registry, clock }: LaneContext,
+  lane: Lane,
+  limit: number,
+  ...more: [maxBytes: number, only?: TakeOnly]
+) {
+  const [maxBytes, only] = more;
   const deliveries = await lane.take(limit, clock.now(), only, maxBytes);
   // Of those that were read last.
   const last = deliveries.at(-1);

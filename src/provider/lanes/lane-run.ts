@@ -55,7 +55,7 @@ const MAX_GIVE_WAY_MS = 3_000;
 /** Then it ends, although others may be due: each take passes over them. */
 const MAX_LEFT = 64;
 /** A delivery takes this besides its body and metadata. */
-const DELIVERY_OVERHEAD_BYTES = 1_024;
+const EXTRA_BYTES = 1_024;
 
 /** Whether to go on, or the result with which the run starts nothing more. */
 type Step = 'more' | LaneResult;
@@ -323,15 +323,14 @@ export class LaneRun {
   /** With memory that was reserved for so many. Returns how many were due. */
   async #takeInto(reserved: number, limit: number, only: TakeOnly | undefined): Promise<number> {
     const { size } = this.#toRequest(limit);
-    let bytes = 0;
+    let taken: readonly Delivery[] = [];
     try {
-      const deliveries = await takeDue(this.#context, this.#lane, { limit, maxBytes: reserved * size, only });
-      for (const delivery of deliveries) bytes += this.#toBytes(delivery);
-      this.#taken.push(...deliveries);
-      return deliveries.length;
+      taken = await takeDue(this.#context, this.#lane, limit, reserved * size, only);
     } finally {
-      this.#context.budget.settle(reserved, size, bytes, this.#tenant);
+      this.#context.budget.settle(reserved, size, this.#toBytes(...taken), this.#tenant);
     }
+    this.#taken.push(...taken);
+    return taken.length;
   }
 
   /** A proven endpoint waits, unless too many do; others do not hold their lane for long while there is no slot for them. */
@@ -478,17 +477,16 @@ export class LaneRun {
   /** They stay due. */
   #returnTaken(): void {
     this.#dropSlot();
-    this.#context.budget.release(
-      this.#taken.reduce((sum, delivery) => sum + this.#toBytes(delivery), 0),
-      this.#tenant,
-    );
+    this.#context.budget.release(this.#toBytes(...this.#taken), this.#tenant);
     this.#lane.giveBack(this.#taken);
     this.#taken.length = 0;
     this.#isDrained = this.#isDrainedOfFirsts = false;
   }
 
-  #toBytes({ body, metadata }: Delivery): number {
-    return this.#context.budget.toShare(body.length + metadata.length + DELIVERY_OVERHEAD_BYTES);
+  #toBytes(...deliveries: readonly Delivery[]): number {
+    let sum = 0;
+    for (const { body, metadata } of deliveries) sum += this.#context.budget.toShare(body.length + metadata.length + EXTRA_BYTES);
+    return sum;
   }
 }
 

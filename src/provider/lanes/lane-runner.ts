@@ -69,7 +69,7 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState, endpo
     const reserved = budget.reserve(request) || ((await slots.waitForMemory(request, SKIP_SLICE_MS).granted) ?? 0);
     if (reserved === 0) break;
     try {
-      const taken = await takeDue(context, lane, { limit: SKIP_BATCH, maxBytes: reserved * size });
+      const taken = await takeDue(context, lane, SKIP_BATCH, reserved * size);
       const isCurrent = registry.get(lane.endpoint) === endpoint;
       const old = taken.filter(({ due }) => isCurrent && (state.absence === undefined || isAbandoned(state.absence, due)));
       const at = clock.now();

@@ -1,21 +1,6 @@
 /** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. Tenants have parts. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/collections.ts';
-import { type Waiting, WaitLine } from '../../core/throttle.ts';
-
-/** The parts of something that tenants share. If there are several, a tenant gets more only while it then holds at most what is free. */
-export class TenantParts extends Counts {
-  /** The first that asked. */
-  #first: string | undefined;
-  #hasOthers = false;
-
-  /** How many of `size` each the tenant may have in addition to what it holds, of `free`. */
-  most(tenant: string, size: number, free: number): number {
-    this.#first ??= tenant;
-    this.#hasOthers ||= this.#first !== tenant;
-    return Math.floor(this.#hasOthers ? (free - this.of(tenant) + size) / (2 * size) : free / size);
-  }
-}
+import { TenantParts, type Waiting, WaitLine } from '../../core/throttle.ts';
 
 const MIN_BYTES = 1024 * 1024;
 /** Of the memory: a larger delivery counts as so much, so that one tenant's leave room for those of others. The queue reads it only while the process has room. */

@@ -5,9 +5,9 @@
  * free. The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type LinePlace, type Waiting, WaitLine } from '../../core/throttle.ts';
+import { type LinePlace, TenantParts, type Waiting, WaitLine } from '../../core/throttle.ts';
 import type { Health } from './lane-state.ts';
-import { type MemoryBudget, TenantParts } from './memory-budget.ts';
+import type { MemoryBudget } from './memory-budget.ts';
 
 /** An attempt that takes longer is slow. */
 const MAX_QUICK_MS: Milliseconds = 1_000;

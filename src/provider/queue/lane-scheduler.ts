@@ -4,11 +4,11 @@ import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds
 import { TimeHeap } from '../../core/collections.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import { TurnQueue } from '../../core/throttle.ts';
+import { LARGE_BYTES, type StoreBudget, TurnQueue } from '../../core/throttle.ts';
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery, TakeOnly } from './delivery-queue.ts';
 import type { SettleMessage, TakenMessage } from './messages.ts';
 import type { Results } from './sql/store.ts';
-import type { StoreClient } from './store-client.ts';
+import { isQueueBusy, type StoreClient } from './store-client.ts';
 
 /** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
 const MAX_TIMER_MS = 10_000;
@@ -256,6 +256,7 @@ export class LaneRun implements Lane {
   needs: number | undefined;
   readonly #run: StartedRun;
   readonly #client: StoreClient;
+  readonly #budget: StoreBudget;
   readonly #clock: Clock;
   readonly #taken = new Map<string, Taken>();
   /** The numbers of events that were given back since the last take. */
@@ -267,13 +268,14 @@ export class LaneRun implements Lane {
   #isActive = false;
   #isEnded = false;
 
-  constructor(run: StartedRun, client: StoreClient, clock: Clock) {
+  constructor(run: StartedRun, client: StoreClient, clock: Clock, budget: StoreBudget) {
     const { entry, state, signal } = run;
     this.endpoint = entry.endpoint;
     this.state = state;
     this.signal = signal;
     this.#run = run;
     this.#client = client;
+    this.#budget = budget;
     this.#clock = clock;
     this.#stateText = state && JSON.stringify(state);
     this.#wakes = entry.wakes;
@@ -295,15 +297,23 @@ export class LaneRun implements Lane {
   }
 
   async take(limit: number, now: EpochMilliseconds, only?: TakeOnly, maxBytes?: number): Promise<readonly Delivery[]> {
+    const { needs } = this;
     this.needs = undefined;
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
-    const returned = this.#returned;
-    this.#returned = [];
-    const { number: run } = this.#run;
-    const { result, bodies } = await this.#client.read('take', { endpoint, run, limit, maxBytes, now, only, returned });
-    this.needs = result.needs;
+    const read = () => {
+      const returned = this.#returned;
+      this.#returned = [];
+      return this.#client.read('take', { endpoint, run: this.#run.number, limit, maxBytes, now, only, returned });
+    };
+    const isLarge = maxBytes !== undefined && maxBytes > LARGE_BYTES;
+    const found = await (isLarge ? this.#budget.run(maxBytes, read, endpoint) : read()).catch((thrown: unknown) => {
+      if (!isQueueBusy(thrown)) throw thrown;
+    });
+    this.needs = found === undefined ? needs : found.result.needs;
+    if (found === undefined) return [];
+    const { result, bodies } = found;
     // Only this one sees all that is due.
     if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;

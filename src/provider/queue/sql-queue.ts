@@ -3,6 +3,7 @@ import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
+import { type FreeMemory, StoreBudget } from '../../core/throttle.ts';
 import type { ConnectionResult } from '../../state/postgres.ts';
 import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint } from '../events/event.ts';
@@ -26,7 +27,7 @@ import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
 import { openSqliteStore } from './sqlite/worker-client.ts';
-import { type JoinedStore, type OpenStore, type QueueHooks, StoreBudget, type StoreClient } from './store-client.ts';
+import type { JoinedStore, OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;
 const PRUNED_PER_STEP = 200;
@@ -46,6 +47,7 @@ export interface QueueParts {
   readonly hooks: QueueHooks;
   /** Of what is stored or read at once, before copies. */
   readonly maxStoreBytes: number;
+  readonly memory?: FreeMemory | undefined;
 }
 
 /** The database, with the secrets of its settings. */
@@ -103,7 +105,7 @@ class SqlQueue implements DeliveryQueue {
   #pruned: PrunePosition | undefined;
   #stopping: Promise<void> | undefined;
 
-  constructor(openStore: OpenStore, { clock, hooks, maxStoreBytes }: QueueParts) {
+  constructor(openStore: OpenStore, { clock, hooks, maxStoreBytes, memory }: QueueParts) {
     this.#openStore = openStore;
     this.clock = {
       now: () => clock.now() + (this.#client?.clockOffset ?? 0),
@@ -112,7 +114,7 @@ class SqlQueue implements DeliveryQueue {
       every: (interval, action) => clock.every(interval, action),
     };
     this.#hooks = hooks;
-    this.#budget = new StoreBudget(maxStoreBytes, clock);
+    this.#budget = new StoreBudget(maxStoreBytes, clock, memory);
     this.#searches = new StoreBudget(MAX_SEARCHES, clock);
     this.#scheduler = new LaneScheduler(this.clock, hooks.onRunError, () => runDetached(this.#hasten()));
   }
@@ -385,7 +387,7 @@ class SqlQueue implements DeliveryQueue {
     this.#aborts.set(endpoint, abort);
     const { state, holder } = claimed;
     const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal };
-    const lane = new LaneRun(started, this.#store, this.clock);
+    const lane = new LaneRun(started, this.#store, this.clock, this.#budget);
     let isLeft = false;
     try {
       const result = await run(lane);

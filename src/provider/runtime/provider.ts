@@ -127,7 +127,7 @@ export class Provider {
     this.#condition = createQueueCondition(this.#metrics, logger);
     const hooks = createQueueHooks({ logger, metrics: this.#metrics, condition: this.#condition });
     const shares = toMemoryShares(parts.memory.limit);
-    this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks, maxStoreBytes: shares.storing });
+    this.#queue = createQueue(place, { ...parts, bounds: config.queue, hooks, maxStoreBytes: shares.storing });
     // Only the sender has the time of this process: receivers compare its requests with their own clocks.
     const { clock } = this.#queue;
     this.#parts = { ...parts, clock };

@@ -87,6 +87,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
       shortage: undefined,
       isTight: false,
       isHeapTight: false,
+      hasRoom: () => true,
       onBytes: () => undefined,
       onGarbage: () => undefined,
     },

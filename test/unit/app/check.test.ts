@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { findOversize } from '../../../src/app/check.ts';
 import { toMaxFileBytes } from '../../../src/config/load/document.ts';
 import { parseConfig } from '../../../src/config/load/load.ts';
+import type { Config } from '../../../src/config/schema/config.ts';
 import { systemClock } from '../../../src/core/clock.ts';
 import { toMemoryBudget } from '../../../src/http/server/memory.ts';
 
@@ -46,6 +47,30 @@ describe('a warning is reported', () => {
     ]);
     const store = 'store: { redis: { url: "redis://127.0.0.1:6379" }, memory: { maxIds: 250000 } }';
     expect(findWith(102, parse('', '1Mi', store))).toEqual([]);
+  });
+
+  test('for deliveries of an inbox and events that the memory cannot store, with the size that fits and the limit that they need', () => {
+    const withAck = (maxBody: string, provider = '{}') => parse('', `${maxBody}, ack: onAccept`, `provider: ${provider}`);
+    const find = (config: Config, mebibytes: number) =>
+      findOversize(config, toMemoryBudget({ maxBufferedBytes: 64 * MIB }, mebibytes * MIB));
+    expect(find(withAck('25Mi'), 192)).toEqual([
+      {
+        severity: 'warning',
+        path: ['routes', 0, 'webhook', 'maxBody'],
+        message:
+          'the sending side has no memory to store 25Mi: with the memory limit of 192Mi, 24Mi fit; larger ones get 503, or many at once can get it killed',
+        hint: 'lower it to 24Mi, or raise the memory limit to 195Mi',
+      },
+    ]);
+    expect([find(withAck('24Mi'), 192), find(withAck('25Mi'), 195), find(parse('', '25Mi', 'provider: {}'), 192)]).toEqual([
+      [],
+      [],
+      [],
+    ]);
+    expect(find(parse('', '1Mi', 'provider: { maxEventSize: 16Mi }'), 192).map(({ path, hint }) => [path, hint])).toEqual([
+      [['provider', 'maxEventSize'], 'lower it to 12Mi, or raise the memory limit to 230Mi'],
+    ]);
+    expect(find(parse('', '1Mi', 'provider: { maxEventSize: 12Mi }'), 192)).toEqual([]);
   });
 
   test('for a container that is too small for sending', () => {

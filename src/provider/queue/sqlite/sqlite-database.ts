@@ -16,6 +16,9 @@ const MAX_WAL_BYTES = 67_108_864;
 /** 16 MiB: fewer checkpoints than with the default of 4 MiB, each of which syncs the file. */
 const CHECKPOINT_PAGES = 4_096;
 const CACHE_KIB = 8_192;
+/** SQLite keeps a copy of what is bound until the next run. After a larger one, nulls are bound, which insert nothing. */
+const MAX_BOUND_BYTES = 65_536;
+const INSERT_LARGE = 'INSERT INTO payload SELECT ?1, ?2, ?3 WHERE ?1 IS NOT NULL';
 /** In `auto_vacuum`. */
 const INCREMENTAL = 2;
 /** Free pages are given back to the file system if they are more than this part of the file, ... */
@@ -139,7 +142,11 @@ export class SqliteDatabase implements Database {
 
   async insertPayloads(payloads: readonly Payload[]): Promise<void> {
     const { statement: insert } = this.#prepare('INSERT INTO payload VALUES (?, ?, ?)');
-    for (const { event, metadata, body } of payloads) insert.run(event, metadata, body);
+    for (const { event, metadata, body } of payloads) {
+      const { statement } = body.length > MAX_BOUND_BYTES ? this.#prepare(INSERT_LARGE) : { statement: insert };
+      statement.run(event, metadata, body);
+      if (statement !== insert) statement.run(null, null, null);
+    }
   }
 
   async transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {

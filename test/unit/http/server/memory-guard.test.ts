@@ -115,6 +115,15 @@ test('known garbage is collected at once, however little the last collection fre
   expect(state.collections).toBe(before + 1);
 });
 
+test('there is room for what leaves memory that is not tight, measured and collected at once', () => {
+  const { state, guard } = start(100);
+  expect([guard.hasRoom(70), guard.hasRoom(71)]).toEqual([true, false]);
+  expect(state.collections).toBe(1);
+  state.used = 75;
+  expect(guard.hasRoom(70)).toBe(false);
+  expect(start(undefined).guard.hasRoom(1_000)).toBe(true);
+});
+
 test('without a limit memory is neither measured nor short', async () => {
   const { clock, state, guard } = start(undefined);
   state.used = 1_000_000;

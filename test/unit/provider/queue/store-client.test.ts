@@ -1,7 +1,9 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { StoreBudget } from '../../../../src/provider/queue/store-client.ts';
+import { StoreBudget } from '../../../../src/core/throttle.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { createSqliteQueue, makeQueueFolder } from '../../../support/queue/sqlite-store.ts';
+
+const MIB = 1024 * 1024;
 
 /** Operations that end when they are told to, and the order in which they began. */
 function createOperations(most: number) {
@@ -110,4 +112,28 @@ test('an event that was read counts until it is used, and the targets of one tha
     isErased: false,
   });
   expect(await queue.getEvent('msg_3', used.promise)).toBeUndefined();
+});
+
+test('a large operation waits until the process has room for its copies, and holds up only its group', async () => {
+  const clock = new FakeClock();
+  let free = 2 * MIB;
+  const budget = new StoreBudget(8 * MIB, clock, { hasRoom: (bytes) => bytes <= free });
+  const begun: string[] = [];
+  const run = (name: string, cost: number, group: string) => budget.run(cost, async () => void begun.push(name), group);
+  const ends = [run('large', 2 * MIB, 'a'), run('behind', 1, 'a'), run('other', 1, 'b')];
+  await clock.advance(1_000);
+  expect(begun).toEqual(['other']);
+  free = 6 * MIB;
+  await clock.advance(1_000);
+  await Promise.all(ends);
+  expect(begun).toEqual(['other', 'large', 'behind']);
+  expect(clock.timers).toBe(0);
+});
+
+test('a large operation for which the process gets no room is rejected after 5 s', async () => {
+  const clock = new FakeClock();
+  const budget = new StoreBudget(8 * MIB, clock, { hasRoom: () => false });
+  const rejected = expect(budget.run(2 * MIB, async () => undefined, 'a')).rejects.toMatchObject({ code: 'queue_busy' });
+  await clock.advance(5_000);
+  await rejected;
 });

@@ -1,0 +1,69 @@
+/** A sidecar with an inbox for large deliveries, in the memory of a container by default. */
+import { createHmac } from 'node:crypto';
+import { join } from 'node:path';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
+import { send } from '../support/client.ts';
+import { SECRET } from '../support/deliveries.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
+import { toRoute, until } from '../support/gate.ts';
+import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
+
+const MIB = 1024 * 1024;
+const LARGE = 24 * MIB;
+const RETRY_MS = 500;
+const app = useApp();
+let gate: CgroupGate;
+
+afterEach(() => gate.stop());
+
+async function start(mebibytes: number): Promise<number> {
+  const port = await findFreePort();
+  const webhook = { scheme: 'github', ack: 'onAccept', maxBody: '25Mi' };
+  gate = await startGateInCgroup(mebibytes, {
+    routes: [toRoute(app.port, { match: { path: '/hook' }, route: { name: 'github' }, webhook })],
+    provider: { address: `127.0.0.1:${port}`, queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } } },
+  });
+  return port;
+}
+
+/** Repeats it while there is no memory for it. */
+async function deliver(id: string, bytes: number, fill = 'x'): Promise<void> {
+  const body = JSON.stringify({ id, text: fill.repeat(bytes / JSON.stringify(fill).slice(1, -1).length) });
+  const signature = createHmac('sha256', SECRET).update(body).digest('hex');
+  const headers = {
+    'Content-Type': 'application/json',
+    'X-GitHub-Delivery': id,
+    'X-Hub-Signature-256': `sha256=${signature}`,
+  };
+  const status = await until(async () => {
+    if (!gate.isAlive()) throw new Error('the sidecar was killed');
+    const answer = await send(gate.port, { path: '/hook', headers, body });
+    if (answer.status !== 503) return answer.status;
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    return undefined;
+  });
+  expect(status).toBe(202);
+}
+
+function expectAlive(): void {
+  expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
+}
+
+describe.skipIf(NO_CGROUPS !== undefined)('a sidecar with 192 MiB', () => {
+  test('survives deliveries of 24 MiB for a slow app, and delivers all of them', async () => {
+    const timers = new Set<NodeJS.Timeout>();
+    onTestFinished(() => timers.forEach(clearTimeout));
+    const sizes: number[] = [];
+    app.handler = ({ body }, response) => {
+      sizes.push(body.length);
+      app.received.length = 0;
+      timers.add(setTimeout(() => response.end(), 2_000));
+    };
+    await start(192);
+    await Promise.all(Array.from({ length: 5 }, (_, index) => deliver(`large-${index}`, LARGE)));
+    await until(() => sizes.length === 5 || !gate.isAlive());
+    expect(sizes.every((size) => size > LARGE)).toBe(true);
+    expectAlive();
+  });
+});
