@@ -227,10 +227,11 @@ async function write(reply: ApiResponse, response: ServerResponse, client: Pause
 }
 
 /** Stops as soon as the client has disconnected. */
-async function writeLines(lines: AsyncIterable<unknown>, response: ServerResponse, client: PauseOwner): Promise<void> {
+async function writeLines(lines: NonNullable<ApiResponse['lines']>, response: ServerResponse, client: PauseOwner): Promise<void> {
   for await (const line of lines) {
     if (response.destroyed) return;
-    if (!response.write(`${JSON.stringify(line)}\n`)) await toDrained(response, client);
+    const text = typeof line === 'string' ? line : `${JSON.stringify(line)}\n`;
+    if (!response.write(text)) await toDrained(response, client);
   }
   response.end();
 }

@@ -10,8 +10,8 @@ export interface ApiResponse {
   readonly contentType?: string;
   /** Sent as JSON; a Buffer has JSON already. */
   readonly body?: unknown;
-  /** Sent as lines of JSON, as they appear. */
-  readonly lines?: AsyncIterable<unknown>;
+  /** Sent as lines of JSON, as they appear; texts are sent as they are. */
+  readonly lines?: AsyncIterable<unknown> | Iterable<string>;
   /** Writes the body itself once the head is written, and ends the response. */
   readonly stream?: (response: ServerResponse, client: PauseOwner) => void;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;

@@ -8,6 +8,8 @@ import { makeFolder, useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { floodPipelined } from '../support/pipelined-flood.ts';
+import { call } from '../support/provider/client.ts';
 
 const MIB = 1024 * 1024;
 const LARGE = 24 * MIB;
@@ -64,6 +66,22 @@ describe.skipIf(NO_CGROUPS !== undefined)('a sidecar with 192 MiB', () => {
     await Promise.all(Array.from({ length: 5 }, (_, index) => deliver(`large-${index}`, LARGE)));
     await until(() => sizes.length === 5 || !gate.isAlive());
     expect(sizes.every((size) => size > LARGE)).toBe(true);
+    expectAlive();
+  });
+
+  test('survives clients that request a large stored event, also without reading it', async () => {
+    app.handler = (_request, response) => {
+      app.received.length = 0;
+      response.end();
+    };
+    const port = await start(192);
+    await deliver('large', 23 * MIB, '"');
+    const [{ id = '' } = {}] = (await call(port, 'GET', '/v1/events')).body['data'] as { id?: string }[];
+    const read = await Promise.all(Array.from({ length: 4 }, () => call(port, 'GET', `/v1/events/${id}`)));
+    expect(read.map(({ status }) => status).filter((status) => status !== 503)).toContain(200);
+    const request = `GET /v1/events/${id} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    await floodPipelined({ port, connections: 20, milliseconds: 2_000, request, reads: false });
+    await deliver('next', 1_000);
     expectAlive();
   });
 });

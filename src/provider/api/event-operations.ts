@@ -1,6 +1,8 @@
 /** The operations of events: they are accepted once the queue has stored them durably, listed, shown, and erased. */
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
+import { StringDecoder } from 'node:string_decoder';
+import { freeChunk } from '../../core/buffers.ts';
 import { toInstant } from '../../core/clock.ts';
 import { findMember, type JsonSpan, listElements, toWholeSpan } from '../../core/json-scan.ts';
 import { type ApiRequest, type ApiResponse, toJson } from '../../http-api/operation.ts';
@@ -18,6 +20,8 @@ const MAX_DELIVERIES = 10_000;
 const MIN_BATCH_BYTES = 1024 * 1024;
 /** Of all payloads of a tenant: each keeps the store busy. */
 const MAX_ERASURES = 4;
+/** Of a body that is sent. */
+const PIECE_BYTES = 65_536;
 const ACCEPT_PROBLEMS = ['conflict', 'too_large', 'queue_full', 'queue_unavailable', 'busy'] as const;
 
 function toMaxBytes(maxEventSize: number): number {
@@ -84,15 +88,14 @@ export const EVENT_OPERATIONS = [
     path: '/v1/events/{event}',
     summary: 'Show a stored event',
     responses: { 200: { description: 'The event.', schema: schemas.storedEvent } },
-    problems: ['not_found', 'queue_unavailable'],
+    problems: ['not_found', 'busy', 'queue_unavailable'],
     async handle({ params: { event = '' } }, { queue }) {
       const { promise: written, resolve: onWritten } = Promise.withResolvers<void>();
       const found = await queue.getEvent(event, written);
       if (found === undefined) return UNKNOWN_EVENT;
       const { id, type, tenant, createdAt, body, isErased } = found;
-      const text = isUtf8(body) ? { body: body.toString('utf8') } : { bodyBase64: body.toString('base64') };
-      const view = { id, type, tenant, createdAt: toInstant(createdAt), erased: isErased, ...(isErased ? {} : text) };
-      return { ...toJson(200, view), onWritten };
+      const view = { id, type, tenant, createdAt: toInstant(createdAt), erased: isErased };
+      return isErased ? { ...toJson(200, view), onWritten } : { status: 200, lines: toPieces(view, body), onWritten };
     },
   }),
   define({
@@ -129,6 +132,17 @@ export const EVENT_OPERATIONS = [
     },
   }),
 ];
+
+/** As one text, the body would be in memory several times. */
+function* toPieces(view: object, body: Buffer): Generator<string> {
+  const isText = isUtf8(body);
+  yield `${JSON.stringify(view).slice(0, -1)},"${isText ? 'body' : 'bodyBase64'}":"`;
+  const decoder = new StringDecoder(isText ? 'utf8' : 'base64');
+  for (let at = 0; at < body.length; at += PIECE_BYTES)
+    yield JSON.stringify(decoder.write(body.subarray(at, at + PIECE_BYTES))).slice(1, -1);
+  yield `${decoder.end()}"}`;
+  freeChunk(body);
+}
 
 function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: EventRecord): schemas.OutgoingEvent {
   return { id, type, tenant, createdAt: toInstant(createdAt), deliveries, waiting, failed };

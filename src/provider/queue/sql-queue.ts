@@ -98,6 +98,8 @@ class SqlQueue implements DeliveryQueue {
   readonly #scheduler: LaneScheduler;
   readonly #listeners = new Set<() => void>();
   readonly #budget: StoreBudget;
+  /** Of what was read, until it was sent. */
+  readonly #events: StoreBudget;
   readonly #searches: StoreBudget;
   readonly #aborts = new Map<string, AbortController>();
   #client: StoreClient | undefined;
@@ -115,6 +117,7 @@ class SqlQueue implements DeliveryQueue {
     };
     this.#hooks = hooks;
     this.#budget = new StoreBudget(maxStoreBytes, clock, memory);
+    this.#events = new StoreBudget(maxStoreBytes, clock);
     this.#searches = new StoreBudget(MAX_SEARCHES, clock);
     this.#scheduler = new LaneScheduler(this.clock, hooks.onRunError, () => runDetached(this.#hasten()));
   }
@@ -194,15 +197,15 @@ class SqlQueue implements DeliveryQueue {
   async getEvent(id: string, used?: Promise<void>): Promise<StoredEvent | undefined> {
     const head = await this.findEvent(id);
     if (head === undefined) return undefined;
+    const { type, tenant, createdAt, bytes } = head;
     return new Promise((resolve, reject) => {
       const read = async (): Promise<void> => {
-        const { result, bodies } = await this.#store.read('readPayload', { id });
+        const { result, bodies } = await this.#budget.run(bytes, () => this.#store.read('readPayload', { id }), tenant);
         const [body] = bodies;
-        const { type, tenant, createdAt } = head;
         resolve(result && body && { id, type, tenant, createdAt, body, metadata: result.metadata, isErased: result.isErased });
         if (result !== undefined) await used;
       };
-      this.#budget.run(head.bytes, read, head.tenant).catch(reject);
+      this.#events.run(bytes, read, tenant).catch(reject);
     });
   }
 

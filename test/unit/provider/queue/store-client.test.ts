@@ -85,7 +85,7 @@ test('a failed operation leaves its room to the next one', async () => {
   expect(begun).toEqual(['another']);
 });
 
-test('an event that was read counts until it is used, and the targets of one that waits meanwhile are found again', async () => {
+test('an event that was read holds up others until it is sent, but no append, and the targets of one that waits are found again', async () => {
   const { path, remove } = makeQueueFolder();
   const queue = createSqliteQueue(path, { maxStoreBytes: 2_000 });
   await queue.open();
@@ -97,11 +97,17 @@ test('an event that was read counts until it is used, and the targets of one tha
   await queue.append([{ ...event, targets: [] }]);
   const used = Promise.withResolvers<void>();
   expect((await queue.getEvent('msg_1', used.promise))?.body.equals(event.body)).toBe(true);
+  let isRead = false;
+  const next = queue.getEvent('msg_1').then(() => {
+    isRead = true;
+  });
   const waiting = { ...event, id: 'msg_2', targets: [{ endpoint: 'before' }] };
+  const first = queue.append([{ ...event, targets: [] }]);
   const appended = queue.append([waiting], () => [{ endpoint: 'after' }]);
   expect(waiting.targets).toEqual([]);
+  expect([await first, await appended, isRead]).toEqual([['duplicate'], ['stored'], false]);
   used.resolve();
-  expect(await appended).toEqual(['stored']);
+  await next;
   expect((await queue.find({ event: 'msg_2' }, { limit: 9 })).found.map(({ endpoint }) => endpoint)).toEqual(['after']);
   expect(await queue.findEvent('msg_2')).toEqual({
     type: 'a',
