@@ -169,7 +169,7 @@ const MIN_PROVIDER_BYTES = 192 * MIB;
 /** The heap of each while it is in use: 35, 14 and 10 KiB were measured. */
 export const [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES] = [36 * 1024, 16 * 1024, 10 * 1024];
 /** As often, a delivery of an inbox and an event of the API are in memory while they are stored; measured. */
-const [DELIVERY_COPIES, EVENT_COPIES] = [4, 8];
+const [DELIVERY_COPIES, EVENT_COPIES, POSTGRES_COPIES] = [4, 8, 9];
 /** The share of the heap that IDs in memory may use without a warning. */
 const MAX_IDS_SHARE = 1 / 2;
 
@@ -229,11 +229,12 @@ export function findOversize(
 function findTooLarge({ provider, routes, limits, workers }: Config, limit: number): Problem[] {
   if (provider === undefined) return [];
   const room = toFreeBytes(limit * limits.memoryShed, workers);
+  const isPostgres = provider.queue.postgres !== undefined;
   const sizes = [
-    { path: ['provider', 'maxEventSize'], size: provider.maxEventSize, copies: EVENT_COPIES },
+    { path: ['provider', 'maxEventSize'], size: provider.maxEventSize, copies: isPostgres ? POSTGRES_COPIES : EVENT_COPIES },
     ...routes.map(({ webhook }, index) => {
       const size = webhook?.ack === 'onAccept' ? webhook.maxBody : 0;
-      return { path: ['routes', index, 'webhook', 'maxBody'], size, copies: DELIVERY_COPIES };
+      return { path: ['routes', index, 'webhook', 'maxBody'], size, copies: isPostgres ? POSTGRES_COPIES : DELIVERY_COPIES };
     }),
   ];
   return sizes.flatMap(({ path, size, copies }) => {

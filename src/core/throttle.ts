@@ -155,9 +155,8 @@ export class TenantParts extends Counts {
 const MAX_WAIT_MS: Milliseconds = 5_000;
 /** Memory can become free without an operation that ends. */
 const LOOK_MS: Milliseconds = 50;
-/** For a larger operation, the process must have room for all copies of what it stores or reads: to and from the thread, and inside the store. */
+/** For a larger operation, the process must have room for all copies of what it stores or reads. */
 export const LARGE_BYTES = 1024 * 1024;
-const COPIES = 3;
 
 /** The memory of the process. */
 export interface FreeMemory {
@@ -170,14 +169,16 @@ export class StoreBudget {
   readonly #most: number;
   readonly #clock: Clock;
   readonly #memory: FreeMemory | undefined;
+  readonly #copies: number;
   #used = 0;
   #cancelLook: CancelTimer | undefined;
 
-  /** An operation that costs more than `most` runs alone. */
-  constructor(most: number, clock: Clock, memory?: FreeMemory) {
+  /** An operation that costs more than `most` runs alone. `copies`: of each byte that it costs. */
+  constructor(most: number, clock: Clock, memory?: FreeMemory, copies = 1) {
     this.#most = most;
     this.#clock = clock;
     this.#memory = memory;
+    this.#copies = copies;
     this.#line = new WaitLine(clock);
   }
 
@@ -205,7 +206,7 @@ export class StoreBudget {
   }
 
   #hasRoom(cost: number): boolean {
-    return cost <= LARGE_BYTES || this.#memory?.hasRoom(COPIES * cost) !== false;
+    return cost <= LARGE_BYTES || this.#memory?.hasRoom(this.#copies * cost) !== false;
   }
 
   #admit(): void {

@@ -1,5 +1,6 @@
 /** A sidecar with an inbox for large deliveries, in the memory of a container by default. */
 import { createHmac } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { send } from '../support/client.ts';
@@ -9,22 +10,35 @@ import { findFreePort } from '../support/free-port.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { floodPipelined } from '../support/pipelined-flood.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { call } from '../support/provider/client.ts';
 
 const MIB = 1024 * 1024;
-const LARGE = 24 * MIB;
+/** The sizes that `check` accepts: results of PostgreSQL are hexadecimal. */
+const LARGE = { SQLite: 24 * MIB, PostgreSQL: 10 * MIB };
 const RETRY_MS = 500;
 const app = useApp();
 let gate: CgroupGate;
 
 afterEach(() => gate.stop());
 
-async function start(mebibytes: number): Promise<number> {
+type Engine = keyof typeof LARGE;
+
+async function toQueue(engine: Engine): Promise<object> {
+  if (engine === 'SQLite') return { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } };
+  const server = await startPostgres({ config: ['fsync = on'] });
+  onTestFinished(() => server.stop());
+  const file = join(makeFolder(), 'url');
+  writeFileSync(file, server.url());
+  return { postgres: { url: { file } } };
+}
+
+async function start(mebibytes: number, engine: Engine): Promise<number> {
   const port = await findFreePort();
   const webhook = { scheme: 'github', ack: 'onAccept', maxBody: '25Mi' };
   gate = await startGateInCgroup(mebibytes, {
     routes: [toRoute(app.port, { match: { path: '/hook' }, route: { name: 'github' }, webhook })],
-    provider: { address: `127.0.0.1:${port}`, queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } } },
+    provider: { address: `127.0.0.1:${port}`, queue: await toQueue(engine) },
   });
   return port;
 }
@@ -52,36 +66,39 @@ function expectAlive(): void {
   expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
 }
 
-describe.skipIf(NO_CGROUPS !== undefined)('a sidecar with 192 MiB', () => {
-  test('survives deliveries of 24 MiB for a slow app, and delivers all of them', async () => {
-    const timers = new Set<NodeJS.Timeout>();
-    onTestFinished(() => timers.forEach(clearTimeout));
-    const sizes: number[] = [];
-    app.handler = ({ body }, response) => {
-      sizes.push(body.length);
-      app.received.length = 0;
-      timers.add(setTimeout(() => response.end(), 2_000));
-    };
-    await start(192);
-    await Promise.all(Array.from({ length: 5 }, (_, index) => deliver(`large-${index}`, LARGE)));
-    await until(() => sizes.length === 5 || !gate.isAlive());
-    expect(sizes.every((size) => size > LARGE)).toBe(true);
-    expectAlive();
-  });
+describe.skipIf(NO_CGROUPS !== undefined).each<Engine>(['SQLite', 'PostgreSQL'])(
+  'a sidecar with 192 MiB and its queue in %s',
+  (engine) => {
+    test('survives large deliveries for a slow app, and delivers all of them', async () => {
+      const timers = new Set<NodeJS.Timeout>();
+      onTestFinished(() => timers.forEach(clearTimeout));
+      const sizes: number[] = [];
+      app.handler = ({ body }, response) => {
+        sizes.push(body.length);
+        app.received.length = 0;
+        timers.add(setTimeout(() => response.end(), 2_000));
+      };
+      await start(192, engine);
+      await Promise.all(Array.from({ length: 5 }, (_, index) => deliver(`large-${index}`, LARGE[engine])));
+      await until(() => sizes.length === 5 || !gate.isAlive());
+      expect(sizes.every((size) => size > LARGE[engine])).toBe(true);
+      expectAlive();
+    });
 
-  test('survives clients that request a large stored event, also without reading it', async () => {
-    app.handler = (_request, response) => {
-      app.received.length = 0;
-      response.end();
-    };
-    const port = await start(192);
-    await deliver('large', 23 * MIB, '"');
-    const [{ id = '' } = {}] = (await call(port, 'GET', '/v1/events')).body['data'] as { id?: string }[];
-    const read = await Promise.all(Array.from({ length: 4 }, () => call(port, 'GET', `/v1/events/${id}`)));
-    expect(read.map(({ status }) => status).filter((status) => status !== 503)).toContain(200);
-    const request = `GET /v1/events/${id} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
-    await floodPipelined({ port, connections: 20, milliseconds: 2_000, request, reads: false });
-    await deliver('next', 1_000);
-    expectAlive();
-  });
-});
+    test('survives clients that request a large stored event, also without reading it', async () => {
+      app.handler = (_request, response) => {
+        app.received.length = 0;
+        response.end();
+      };
+      const port = await start(192, engine);
+      await deliver('large', LARGE[engine] - MIB, '"');
+      const [{ id = '' } = {}] = (await call(port, 'GET', '/v1/events')).body['data'] as { id?: string }[];
+      const read = await Promise.all(Array.from({ length: 4 }, () => call(port, 'GET', `/v1/events/${id}`)));
+      expect(read.map(({ status }) => status).filter((status) => status !== 503)).toContain(200);
+      const request = `GET /v1/events/${id} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+      await floodPipelined({ port, connections: 20, milliseconds: 2_000, request, reads: false });
+      await deliver('next', 1_000);
+      expectAlive();
+    });
+  },
+);

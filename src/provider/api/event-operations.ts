@@ -2,9 +2,9 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { StringDecoder } from 'node:string_decoder';
-import { freeChunk } from '../../core/buffers.ts';
 import { toInstant } from '../../core/clock.ts';
 import { findMember, type JsonSpan, listElements, toWholeSpan } from '../../core/json-scan.ts';
+import { freeChunk } from '../../core/reading.ts';
 import { type ApiRequest, type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import { formatTraceparent, parseTraceparent, parseTracestate } from '../../telemetry/tracing/trace-context.ts';
@@ -20,7 +20,6 @@ const MAX_DELIVERIES = 10_000;
 const MIN_BATCH_BYTES = 1024 * 1024;
 /** Of all payloads of a tenant: each keeps the store busy. */
 const MAX_ERASURES = 4;
-/** Of a body that is sent. */
 const PIECE_BYTES = 65_536;
 const ACCEPT_PROBLEMS = ['conflict', 'too_large', 'queue_full', 'queue_unavailable', 'busy'] as const;
 
@@ -136,12 +135,15 @@ export const EVENT_OPERATIONS = [
 /** As one text, the body would be in memory several times. */
 function* toPieces(view: object, body: Buffer): Generator<string> {
   const isText = isUtf8(body);
-  yield `${JSON.stringify(view).slice(0, -1)},"${isText ? 'body' : 'bodyBase64'}":"`;
   const decoder = new StringDecoder(isText ? 'utf8' : 'base64');
-  for (let at = 0; at < body.length; at += PIECE_BYTES)
-    yield JSON.stringify(decoder.write(body.subarray(at, at + PIECE_BYTES))).slice(1, -1);
-  yield `${decoder.end()}"}`;
-  freeChunk(body);
+  yield `${JSON.stringify(view).slice(0, -1)},"${isText ? 'body' : 'bodyBase64'}":"`;
+  try {
+    for (let at = 0; at < body.length; at += PIECE_BYTES)
+      yield JSON.stringify(decoder.write(body.subarray(at, at + PIECE_BYTES))).slice(1, -1);
+    yield `${decoder.end()}"}`;
+  } finally {
+    freeChunk(body);
+  }
 }
 
 function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: EventRecord): schemas.OutgoingEvent {

@@ -17,12 +17,7 @@ const MAX_GAP_MS = 30_000;
 export const DELIVERY_BYTES = 64 * 1_024;
 
 /** If the endpoint is not the one that they may have been accepted for, it is read again. */
-export async function takeDue(
-  { registry, clock }: LaneContext,
-  lane: Lane,
-  limit: number,
-  ...more: [maxBytes: number, only?: TakeOnly]
-) {
+export async function takeDue({ registry, clock }: LaneContext, lane: Lane, limit: number, ...more: [number, TakeOnly?]) {
   const [maxBytes, only] = more;
   const deliveries = await lane.take(limit, clock.now(), only, maxBytes);
   // Of those that were read last.

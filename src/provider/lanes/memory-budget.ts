@@ -3,8 +3,6 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { TenantParts, type Waiting, WaitLine } from '../../core/throttle.ts';
 
 const MIN_BYTES = 1024 * 1024;
-/** Of the memory: a larger delivery counts as so much, so that one tenant's leave room for those of others. The queue reads it only while the process has room. */
-const LARGEST_SHARE = 1 / 4;
 
 interface MemoryRequest {
   readonly most: number;
@@ -15,16 +13,17 @@ interface MemoryRequest {
 export class MemoryBudget {
   readonly #line: WaitLine<MemoryRequest, number>;
   readonly #parts = new TenantParts();
+  /** A quarter of the memory: a larger delivery counts as so much, so that one tenant's leave room for those of others. The queue reads it only while the process has room. */
   readonly #largest: number;
   #free: number;
 
   constructor(bytes: number, clock: Clock) {
     this.#free = Math.max(bytes, MIN_BYTES);
-    this.#largest = Math.floor(this.#free * LARGEST_SHARE);
+    this.#largest = Math.floor(this.#free / 4);
     this.#line = new WaitLine(clock);
   }
 
-  /** What a delivery of this size takes of the memory. */
+  /** Returns the bytes that a delivery of this size takes of the memory. */
   toShare(bytes: number): number {
     return Math.min(bytes, this.#largest);
   }

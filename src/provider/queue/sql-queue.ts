@@ -29,6 +29,8 @@ import type { Results } from './sql/store.ts';
 import { openSqliteStore } from './sqlite/worker-client.ts';
 import type { JoinedStore, OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
+/** Of a body on its way to or from the store: the results of PostgreSQL are hexadecimal. */
+const COPIES = { sqlite: 3, postgres: 8 } as const;
 const CHANGED_PER_STEP = 500;
 const PRUNED_PER_STEP = 200;
 /** An event on its way to the store, besides its body, and a delivery; before copies, as for bodies. */
@@ -48,6 +50,7 @@ export interface QueueParts {
   /** Of what is stored or read at once, before copies. */
   readonly maxStoreBytes: number;
   readonly memory?: FreeMemory | undefined;
+  readonly copies?: number;
 }
 
 /** The database, with the secrets of its settings. */
@@ -64,7 +67,7 @@ export function createQueue(place: QueuePlace, parts: QueueParts): DeliveryQueue
   const { clock, bounds } = parts;
   const openStore =
     place.kind === 'sqlite' ? openSqliteStore(place.path, place.allowVolatile, bounds) : openPostgresStore(place, bounds, clock);
-  return new SqlQueue(openStore, parts);
+  return new SqlQueue(openStore, { ...parts, copies: COPIES[place.kind] });
 }
 
 /** Tests that the queue can be used, without a change; undefined for a file, which only one process can open. */
@@ -107,7 +110,7 @@ class SqlQueue implements DeliveryQueue {
   #pruned: PrunePosition | undefined;
   #stopping: Promise<void> | undefined;
 
-  constructor(openStore: OpenStore, { clock, hooks, maxStoreBytes, memory }: QueueParts) {
+  constructor(openStore: OpenStore, { clock, hooks, maxStoreBytes, memory, copies }: QueueParts) {
     this.#openStore = openStore;
     this.clock = {
       now: () => clock.now() + (this.#client?.clockOffset ?? 0),
@@ -116,7 +119,7 @@ class SqlQueue implements DeliveryQueue {
       every: (interval, action) => clock.every(interval, action),
     };
     this.#hooks = hooks;
-    this.#budget = new StoreBudget(maxStoreBytes, clock, memory);
+    this.#budget = new StoreBudget(maxStoreBytes, clock, memory, copies);
     this.#events = new StoreBudget(maxStoreBytes, clock);
     this.#searches = new StoreBudget(MAX_SEARCHES, clock);
     this.#scheduler = new LaneScheduler(this.clock, hooks.onRunError, () => runDetached(this.#hasten()));

@@ -71,6 +71,8 @@ describe('a warning is reported', () => {
       [['provider', 'maxEventSize'], 'lower it to 12Mi, or raise the memory limit to 230Mi'],
     ]);
     expect(find(parse('', '1Mi', 'provider: { maxEventSize: 12Mi }'), 192)).toEqual([]);
+    const postgres = withAck('11Mi', '{ queue: { postgres: { url: { env: URL } } } }');
+    expect(find(postgres, 192).map(({ hint }) => hint)).toEqual(['lower it to 10Mi, or raise the memory limit to 194Mi']);
   });
 
   test('for a container that is too small for sending', () => {

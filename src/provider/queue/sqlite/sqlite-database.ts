@@ -141,11 +141,11 @@ export class SqliteDatabase implements Database {
   }
 
   async insertPayloads(payloads: readonly Payload[]): Promise<void> {
-    const { statement: insert } = this.#prepare('INSERT INTO payload VALUES (?, ?, ?)');
     for (const { event, metadata, body } of payloads) {
-      const { statement } = body.length > MAX_BOUND_BYTES ? this.#prepare(INSERT_LARGE) : { statement: insert };
+      const isLarge = body.length > MAX_BOUND_BYTES;
+      const { statement } = this.#prepare(isLarge ? INSERT_LARGE : 'INSERT INTO payload VALUES (?, ?, ?)');
       statement.run(event, metadata, body);
-      if (statement !== insert) statement.run(null, null, null);
+      if (isLarge) statement.run(null, null, null);
     }
   }
 

@@ -123,7 +123,7 @@ test('an event that was read holds up others until it is sent, but no append, an
 test('a large operation waits until the process has room for its copies, and holds up only its group', async () => {
   const clock = new FakeClock();
   let free = 2 * MIB;
-  const budget = new StoreBudget(8 * MIB, clock, { hasRoom: (bytes) => bytes <= free });
+  const budget = new StoreBudget(8 * MIB, clock, { hasRoom: (bytes) => bytes <= free }, 3);
   const begun: string[] = [];
   const run = (name: string, cost: number, group: string) => budget.run(cost, async () => void begun.push(name), group);
   const ends = [run('large', 2 * MIB, 'a'), run('behind', 1, 'a'), run('other', 1, 'b')];
