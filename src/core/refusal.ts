@@ -147,6 +147,7 @@ export type Reason =
   | 'body_too_large'
   | 'body_timeout'
   | 'body_aborted'
+  | 'small_chunks'
   | 'sender_gone'
   | 'head_timeout'
   | 'malformed'

@@ -20,6 +20,7 @@ const LIMITS = [
   'handshakes',
   'handshake_bytes',
   'empty_records',
+  'small_chunks',
   'client_requests',
   'rejected_streams',
   'pipelined',

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/head.ts';
 import { GrowingBuffer } from '../../core/reading.ts';
 import { onEvent, runNextTurn } from '../../core/safe-events.ts';
@@ -10,6 +11,14 @@ import { onEvent, runNextTurn } from '../../core/safe-events.ts';
 const MIN_PIECE = 1_024;
 /** The maximum number of bytes that are joined. */
 const MAX_JOINED = 16 * 1_024;
+/** After so many in a turn of the event loop, the connection waits for its turn: otherwise Node reads up to 2 MiB of it, and takes 1.5 µs for each chunk. */
+const MAX_JOINED_IN_TURN = 64;
+/** The mean size of chunks may not be smaller, in bytes, except for `FREE_CHUNKS` of each body, and `BURST_CHUNKS` of each connection. */
+const MIN_MEAN_CHUNK = 8;
+const FREE_CHUNKS = 16;
+const BURST_CHUNKS = 1_000;
+/** Small chunks that a connection may send more each second. */
+const CHUNKS_PER_SECOND = 100;
 
 /** Gets the chunks and the end of a body. */
 export interface BodyReceiver {
@@ -54,11 +63,13 @@ export class Http1BodySource implements BodySource {
   readonly isMultiplexed = false;
   readonly #response: ServerResponse;
 
-  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
+  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, limit: ChunkLimit) {
     this.stream = request;
     this.declaredLength = toDeclaredLength(request);
     // Chunks, TLS records and TCP segments may all have a single byte, and are buffered while nobody reads.
-    if (this.declaredLength === undefined || this.declaredLength > MIN_PIECE) joinSmallChunks(request);
+    // Only chunks are limited: a segment costs its sender as much, and records have a separate limit (empty-records.ts).
+    if (this.declaredLength === undefined) joinSmallChunks(request, countChunks(request.socket, limit));
+    else if (this.declaredLength > MIN_PIECE) joinSmallChunks(request);
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }
@@ -87,12 +98,12 @@ export class Http2BodySource implements BodySource {
   readonly expectsContinue: boolean;
   readonly isMultiplexed = true;
 
-  constructor(stream: ServerHttp2Stream, fields: HeaderFields, flags: number) {
+  constructor(stream: ServerHttp2Stream, fields: HeaderFields, flags: number, limit: ChunkLimit) {
     this.stream = stream;
     this.expectsContinue = fields.get('expect')?.toLowerCase() === '100-continue';
     this.declaredLength = toStreamLength(fields, flags);
     // Frames may be as small as the sender likes, regardless of the declared length.
-    if (this.declaredLength !== 0) joinSmallChunks(stream);
+    if (this.declaredLength !== 0) joinSmallChunks(stream, countChunks(stream.session ?? stream, limit));
   }
 
   get peer(): string {
@@ -130,14 +141,84 @@ function toDeclaredLength(request: IncomingMessage): number | undefined {
   return length === undefined ? 0 : Number(length);
 }
 
+/** The limit on small chunks, or DATA frames of HTTP/2, for each connection. */
+export interface ChunkLimit {
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** Ends the connection, and makes the parser skip what it has read. */
+  onExceeded(): void;
+}
+
+/** The budget of each connection for small chunks. */
+const budgets = new WeakMap<object, ChunkBudget>();
+
+class ChunkBudget {
+  readonly #clock: ChunkLimit['clock'];
+  /** In bytes of content that chunks may have less than the mean requires. */
+  #left = BURST_CHUNKS * MIN_MEAN_CHUNK;
+  #refilledAt: Milliseconds;
+
+  constructor(clock: ChunkLimit['clock']) {
+    this.#clock = clock;
+    this.#refilledAt = clock.monotonic();
+  }
+
+  /** Returns false if the connection has sent too many small chunks. */
+  take(bytes: number): boolean {
+    this.#add(bytes - MIN_MEAN_CHUNK);
+    if (this.#left >= 0) return true;
+    const now = this.#clock.monotonic();
+    this.#add(((now - this.#refilledAt) / 1_000) * CHUNKS_PER_SECOND * MIN_MEAN_CHUNK);
+    this.#refilledAt = now;
+    return this.#left >= 0;
+  }
+
+  #add(bytes: number): void {
+    this.#left = Math.min(BURST_CHUNKS * MIN_MEAN_CHUNK, this.#left + bytes);
+  }
+}
+
+/** Counts the chunks of one body for its connection. Returns what to call for each; it returns false once there are too many. */
+function countChunks(connection: object, { clock, onExceeded }: ChunkLimit): (bytes: number) => boolean {
+  let free = FREE_CHUNKS;
+  let budget: ChunkBudget | undefined;
+  return (bytes) => {
+    if (free > 0) {
+      free--;
+      return true;
+    }
+    budget ??= budgets.get(connection) ?? new ChunkBudget(clock);
+    budgets.set(connection, budget);
+    if (budget.take(bytes)) return true;
+    onExceeded();
+    return false;
+  };
+}
+
+/** Continues the streams whose small chunks take the most time. */
+const turns: (() => void)[] = [];
+
+/** Runs one `action` in each turn of the event loop, so that others are served however many connections send small chunks. */
+function waitForTurn(action: () => void): void {
+  if (turns.push(action) === 1) runNextTurn(runFirst);
+}
+
+function runFirst(): void {
+  const action = turns.shift();
+  if (turns.length > 0) runNextTurn(runFirst);
+  action?.();
+}
+
 /**
  * Makes a stream buffer a few large chunks instead of many small ones while nobody reads it: a chunked body or HTTP/2 frames of one
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
+ * `count`: called with the size of each chunk; after it has returned false, the rest is dropped.
  */
-export function joinSmallChunks(stream: Readable): void {
+export function joinSmallChunks(stream: Readable, count: (bytes: number) => boolean = () => true): void {
   const push = stream.push.bind(stream);
   let joined = new GrowingBuffer();
   let isScheduled = false;
+  let inTurn = 0;
+  let isCut = false;
   const flush = (): boolean => {
     if (joined.length === 0) return true;
     const bytes = joined.view();
@@ -147,20 +228,25 @@ export function joinSmallChunks(stream: Readable): void {
   const flushLater = (): void => {
     if (isScheduled) return;
     isScheduled = true;
-    runNextTurn(() => {
+    const flushNow = (): void => {
       isScheduled = false;
+      inTurn = 0;
       if (!stream.destroyed && !stream.readableEnded) flush();
-    });
+    };
+    runNextTurn(() => (inTurn < MAX_JOINED_IN_TURN ? flushNow() : waitForTurn(flushNow)));
   };
   const pushJoined = (chunk: Buffer | null): boolean => {
+    isCut ||= chunk !== null && !count(chunk.length);
+    if (isCut) return true;
     if (chunk === null || chunk.length >= MIN_PIECE) {
       flush();
       return push(chunk);
     }
     joined.append(chunk, MAX_JOINED);
-    if (joined.length > MAX_JOINED - MIN_PIECE) return flush();
     flushLater();
-    return stream.readableLength < stream.readableHighWaterMark;
+    if (joined.length > MAX_JOINED - MIN_PIECE) return flush();
+    // Node resumes once the stream has got what is joined.
+    return ++inTurn < MAX_JOINED_IN_TURN && stream.readableLength < stream.readableHighWaterMark;
   };
   stream.push = pushJoined;
 }

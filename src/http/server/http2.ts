@@ -190,7 +190,8 @@ export class Http2Sessions {
       isOld: false,
       socket,
     };
-    const source = new Http2BodySource(stream, fields, flags);
+    const onExceeded = (): void => this.#endSmallFrames(session, stream, client);
+    const source = new Http2BodySource(stream, fields, flags, { clock: this.#clock, onExceeded });
     const cost = fieldLines + head.url.length / CHARS_PER_FIELD;
     // The streams in flight may be valid requests, which end normally.
     const counted = new CountedStream(cost, (streams, lines) => {
@@ -207,6 +208,13 @@ export class Http2Sessions {
     session.destroy();
     this.#freeMemory();
     return false;
+  }
+
+  /** A proxy may have passed on what one of its clients sent. */
+  #endSmallFrames(session: ServerHttp2Session, stream: ServerHttp2Stream, client: string | undefined): void {
+    this.#onLimit('small_chunks');
+    if (client === undefined) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    else session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
   /** A client that goes on is cut off: what it sends is read and ignored until the streams in flight have ended. */

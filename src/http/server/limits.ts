@@ -31,6 +31,7 @@ export type ListenLimit =
   | 'handshakes'
   | 'handshake_bytes'
   | 'empty_records'
+  | 'small_chunks'
   | 'client_requests'
   | 'rejected_streams'
   | 'pipelined'

@@ -1,7 +1,4 @@
-/**
- * Rejects work before the container reaches its memory limit: the kernel would kill the process, with all its requests. Divides the memory for
- * bodies between requests.
- */
+/** Rejects work before the kernel kills the process for its memory, and divides the memory for bodies between requests. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts } from '../../core/collections.ts';
 import { toSite } from '../../core/ip-address.ts';
@@ -227,12 +224,10 @@ export const NO_PRESSURE: MemoryPressure = {
   onGarbage: () => undefined,
 };
 
-// Divides the memory for bodies between requests: it counts allocated bytes, and neither one client nor the deliveries of one route
-// can use up the memory of all others.
+// The memory for bodies counts allocated bytes. Neither one client nor the deliveries of one route can use up that of all others.
 
 /** The limits for all bodies together. */
 export interface BudgetLimits {
-  /** Bytes. */
   readonly maxBufferedBytes: number;
   /** The maximum number of bodies above SMALL_BODY that are read at once. */
   readonly maxLargeBodies: number;

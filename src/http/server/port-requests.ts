@@ -144,8 +144,13 @@ export class PortRequests {
     response: ServerResponse,
     { expectsContinue = false, upgrade, refusal }: Arrival = {},
   ): PortRequest {
-    const { errors, clients, bodies } = this.#parts;
-    const source = new Http1BodySource(request, response, expectsContinue);
+    const { errors, clients, bodies, onLimit } = this.#parts;
+    const onExceeded = (): void => {
+      onLimit('small_chunks');
+      stopParsing(request);
+      errors.failBody(request.socket, 'small_chunks');
+    };
+    const source = new Http1BodySource(request, response, expectsContinue, { clock: bodies.clock, onExceeded });
     const body = new IncomingBody(source, bodies);
     errors.track(request.socket, { response, body });
     const tracked = clients.track(request.socket, source, response, response);

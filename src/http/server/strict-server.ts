@@ -206,8 +206,15 @@ export class ClientErrors {
     }
     const latest = this.#latest.get(socket);
     if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
-      return this.#endLatest(latest, socket, error);
+      return this.#endLatest(latest, socket, error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
     this.reject(socket as Socket, this.#toRefusal(error));
+  }
+
+  /** Fails the body of the latest request, which is still arriving; the connection ends with its response. */
+  failBody(socket: Duplex, reason: Reason): void {
+    const latest = this.#latest.get(socket);
+    if (latest === undefined || latest.response.writableFinished) socket.destroy();
+    else if (!this.#ending.has(socket)) this.#endLatest(latest, socket, reason);
   }
 
   /** Rejects a connection whose bytes are not what it should carry; nothing more is read from it. */
@@ -232,16 +239,16 @@ export class ClientErrors {
   }
 
   /**
-   * Malformed bytes after a request that is still in progress: its response is completed first, then the connection is closed.
+   * Malformed bytes in or after a request that is still in progress: its response is completed first, then the connection is closed.
    */
-  #endLatest({ response, body }: LatestExchange, socket: Duplex, error: NodeJS.ErrnoException): void {
+  #endLatest({ response, body }: LatestExchange, socket: Duplex, reason: Reason): void {
     if (response.writableFinished) return;
     this.#ending.add(socket);
     discardInput(socket as Socket, MAX_DISCARDED);
     response.shouldKeepAlive = false;
     onceEvent(response, 'finish', () => closeAfterResponse(socket as Socket, this.#parts.clock));
     // A request that is complete is not to blame for the bytes behind it.
-    if (!response.req.complete) body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+    if (!response.req.complete) body.fail(reason);
   }
 }
 

@@ -47,7 +47,6 @@ const MIN_POLL_MS = 25;
 const MAX_POLL_MS = 200;
 /** While events hang, the lane looks so often for new events. */
 const MIN_FRESH_POLL_MS = 50;
-const MAX_FRESH_POLL_MS = 200;
 /** A first attempt that is older can give way to one of these, ... */
 const MIN_GIVE_WAY_MS = 1_000;
 /** ... and so much older, to another one that was not tried yet. */
@@ -244,7 +243,7 @@ export class LaneRun {
     // Without memory for them, what is taken has to be sent first.
     const reserved = mayStart ? this.#context.budget.reserve(this.#toRequest(most)) : 0;
     const count = reserved === 0 ? 0 : await this.#takeInto(reserved, most, 'fresh');
-    this.#freshPoll = count > 0 ? MIN_FRESH_POLL_MS : Math.min(MAX_FRESH_POLL_MS, 2 * this.#freshPoll);
+    this.#freshPoll = count > 0 ? MIN_FRESH_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#freshPoll);
     this.#nextFreshTakeAt = this.#clock.monotonic() + this.#freshPoll;
     return 'more';
   }

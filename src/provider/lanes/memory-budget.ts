@@ -56,16 +56,12 @@ export class MemoryBudget {
 
   release(bytes: number, tenant = ''): void {
     this.#hold(-bytes, tenant);
-    this.#admit();
+    while (this.#line.length > 0 && this.#free > 0 && this.#admitOne());
   }
 
   #hold(bytes: number, tenant: string): void {
     this.#free -= bytes;
     this.#parts.add(tenant, bytes);
-  }
-
-  #admit(): void {
-    while (this.#line.length > 0 && this.#free > 0) if (!this.#admitOne()) return;
   }
 
   /** The next one whose tenant may have more. */
