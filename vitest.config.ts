@@ -48,12 +48,19 @@ const TEST_FILES = { include: ['test/**/*.test.ts'], exclude: OTHER_FOLDERS.map(
 const ATTACK = ['test/attack/**/*.test.ts'];
 const PROVIDER = ['test/contract/delivery-queue*.test.ts', 'test/e2e/{outbox,provider,queue,sqlite-queue}*.test.ts'];
 
+const COMMANDS = [
+  'test/e2e/{check-connect,cli,cli-*,dashboards,doctor,examples,explain-cli,fixtures,image,init,inject-server}.test.ts',
+  'test/e2e/{package,probe,probe-cli,reproducible-package,self-test,sender,sender-requests}.test.ts',
+  'test/{docs-commands,install-scripts,licenses,sbom}.test.ts',
+];
+
 /** The suites, by name: `npx vitest run --project NAME FILE`. */
 const SUITES = {
-  /** All that the next three run. */
+  /** All that the next four run. */
   test: { ...TEST, ...TEST_FILES },
-  main: { ...TEST, ...TEST_FILES, exclude: [...TEST_FILES.exclude, ...ATTACK, ...PROVIDER] },
+  main: { ...TEST, ...TEST_FILES, exclude: [...TEST_FILES.exclude, ...ATTACK, ...COMMANDS, ...PROVIDER] },
   attack: { ...TEST, include: ATTACK },
+  commands: { ...TEST, include: COMMANDS },
   provider: { ...TEST, include: PROVIDER },
   node26: {
     include: [

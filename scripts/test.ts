@@ -11,7 +11,7 @@ import { readTotals, toClosingLine } from './report.ts';
 const NODE_COMPILE_CACHE = resolve('.cache/compiled');
 
 /** Besides `test`, which runs without a name. */
-const SUITES = 'attack provider node26 simulation chaos cluster browser fuzz memory models oracles'.split(' ');
+const SUITES = 'attack commands provider node26 simulation chaos cluster browser fuzz memory models oracles'.split(' ');
 const args = process.argv.slice(2);
 const suite = SUITES.includes(args[0] ?? '') ? (args.shift() as string) : 'test';
 /** Suites of several projects of vitest.config.ts: groups that run one after another, each of projects at once. */

@@ -210,7 +210,7 @@ if (suite === 'oracles') {
   if (spawnSync('ruby', ['-e', "require 'sinatra/base'"]).status !== 0) install(['ruby-sinatra']);
   prepareSpring();
 }
-if (suite === 'test') preparePackageNodes();
+if (suite === 'test' || suite === 'commands') preparePackageNodes();
 if (suite === 'node26') prepareImageNode();
 if (suite === 'models') {
   const problem = prepareModelChecker();
