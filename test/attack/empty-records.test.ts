@@ -23,9 +23,9 @@ afterEach(async () => {
   await gate?.stop();
 });
 
-const start = async (): Promise<TestGate> => {
+const start = async (trustedProxies: readonly string[] = []): Promise<TestGate> => {
   const routes = [{ name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }];
-  const listen = { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key', http2: true } };
+  const listen = { address: '127.0.0.1:0', trustedProxies, tls: { certFile: 'tls.crt', keyFile: 'tls.key', http2: true } };
   gate = await startGate({ routes, listen }, undefined, toTlsFiles(pair));
   return gate;
 };
@@ -89,6 +89,16 @@ test('some KeyUpdates, small records and records that arrive byte by byte are se
   const text = await new Promise<string>((resolve) => tls.once('data', (chunk) => resolve(String(chunk))));
   expect(text).toContain('200 OK');
   expect(app.received.at(-1)?.body.length).toBe(1_000);
+  expect(await countClosed()).toBe(0);
+});
+
+test('many small records of a proxy are served: they are those of many clients', async () => {
+  const { port } = await start(['127.0.0.1']);
+  const { tcp, tls, records } = await open(port);
+  tcp.write(records.data(HEAD.replace('1000', '20000')));
+  tcp.write(Buffer.concat(Array.from({ length: 20_000 }, () => records.data('x'))));
+  const text = await new Promise<string>((resolve) => tls.once('data', (chunk) => resolve(String(chunk))));
+  expect(text).toContain('200 OK');
   expect(await countClosed()).toBe(0);
 });
 

@@ -234,14 +234,15 @@ describe('in HTTP/2', () => {
     expect(await countHits()).toBe(1);
   });
 
-  test('on the connection of a proxy, only the stream is reset', async () => {
+  test('on the connection of a proxy, only the stream is reset, and other clients have their own allowance', async () => {
     const client = await open({ trustedProxies: ['127.0.0.1'] });
     client.socket.write(Buffer.concat([toPost(1), toFlood(1)]));
     const { payload } = await client.next(({ type, stream }) => type === FRAME.rstStream && stream === 1);
     expect(payload.readUInt32BE(0)).toBe(11);
-    client.socket.write(Buffer.concat([toPost(3), toFrame(FRAME.data, FLAG.endStream, 3, Buffer.from('hello'))]));
+    const letters = Array.from({ length: 40 }, () => toFrame(FRAME.data, 0, 3, ONE));
+    client.socket.write(Buffer.concat([toPost(3), ...letters, toFrame(FRAME.data, FLAG.endStream, 3, Buffer.from('hello'))]));
     await client.next(({ type, stream }) => type === FRAME.headers && stream === 3);
-    expect(app.received.map(({ body }) => String(body))).toEqual(['hello']);
+    expect(app.received.map(({ body }) => String(body))).toEqual([`${'x'.repeat(40)}hello`]);
   });
 
   test('short lines pass', async () => {

@@ -14,7 +14,7 @@ const MAX_JOINED = 16 * 1_024;
 /** After so many in a turn of the event loop, the connection waits for its turn: otherwise Node reads up to 2 MiB of it, and takes 1.5 µs for each chunk. */
 const MAX_JOINED_IN_TURN = 64;
 /** The mean size of chunks may not be smaller, in bytes, except for `FREE_CHUNKS` of each body, and `BURST_CHUNKS` of each connection. */
-const MIN_MEAN_CHUNK = 8;
+const MIN_MEAN_CHUNK = 4;
 const FREE_CHUNKS = 16;
 const BURST_CHUNKS = 1_000;
 /** Small chunks that a connection may send more each second. */
@@ -68,7 +68,7 @@ export class Http1BodySource implements BodySource {
     this.declaredLength = toDeclaredLength(request);
     // Chunks, TLS records and TCP segments may all have a single byte, and are buffered while nobody reads.
     // Only chunks are limited: a segment costs its sender as much, and records have a separate limit (empty-records.ts).
-    if (this.declaredLength === undefined) joinSmallChunks(request, countChunks(request.socket, limit));
+    if (this.declaredLength === undefined) joinSmallChunks(request, countChunks(limit));
     else if (this.declaredLength > MIN_PIECE) joinSmallChunks(request);
     this.expectsContinue = expectsContinue;
     this.#response = response;
@@ -103,7 +103,7 @@ export class Http2BodySource implements BodySource {
     this.expectsContinue = fields.get('expect')?.toLowerCase() === '100-continue';
     this.declaredLength = toStreamLength(fields, flags);
     // Frames may be as small as the sender likes, regardless of the declared length.
-    if (this.declaredLength !== 0) joinSmallChunks(stream, countChunks(stream.session ?? stream, limit));
+    if (this.declaredLength !== 0) joinSmallChunks(stream, countChunks(limit));
   }
 
   get peer(): string {
@@ -141,14 +141,16 @@ function toDeclaredLength(request: IncomingMessage): number | undefined {
   return length === undefined ? 0 : Number(length);
 }
 
-/** The limit on small chunks, or DATA frames of HTTP/2, for each connection. */
+/** The limit on small chunks, or DATA frames of HTTP/2. */
 export interface ChunkLimit {
   readonly clock: Pick<Clock, 'monotonic'>;
+  /** Its bodies share a budget: a connection, or a stream if the connection carries the requests of many clients. */
+  readonly owner: object;
   /** Ends the connection, and makes the parser skip what it has read. */
   onExceeded(): void;
 }
 
-/** The budget of each connection for small chunks. */
+/** The budget of each owner for small chunks. */
 const budgets = new WeakMap<object, ChunkBudget>();
 
 class ChunkBudget {
@@ -162,14 +164,16 @@ class ChunkBudget {
     this.#refilledAt = clock.monotonic();
   }
 
-  /** Returns false if the connection has sent too many small chunks. */
+  /** Returns false for a small chunk that is one too many. */
   take(bytes: number): boolean {
     this.#add(bytes - MIN_MEAN_CHUNK);
-    if (this.#left >= 0) return true;
+    if (this.#left >= 0 || bytes >= MIN_MEAN_CHUNK) return true;
     const now = this.#clock.monotonic();
     this.#add(((now - this.#refilledAt) / 1_000) * CHUNKS_PER_SECOND * MIN_MEAN_CHUNK);
     this.#refilledAt = now;
-    return this.#left >= 0;
+    if (this.#left >= 0) return true;
+    this.#left = 0;
+    return false;
   }
 
   #add(bytes: number): void {
@@ -177,8 +181,8 @@ class ChunkBudget {
   }
 }
 
-/** Counts the chunks of one body for its connection. Returns what to call for each; it returns false once there are too many. */
-function countChunks(connection: object, { clock, onExceeded }: ChunkLimit): (bytes: number) => boolean {
+/** Counts the chunks of one body for its owner. Returns what to call for each; it returns false once there are too many. */
+function countChunks({ clock, owner, onExceeded }: ChunkLimit): (bytes: number) => boolean {
   let free = FREE_CHUNKS;
   let budget: ChunkBudget | undefined;
   return (bytes) => {
@@ -186,8 +190,8 @@ function countChunks(connection: object, { clock, onExceeded }: ChunkLimit): (by
       free--;
       return true;
     }
-    budget ??= budgets.get(connection) ?? new ChunkBudget(clock);
-    budgets.set(connection, budget);
+    budget ??= budgets.get(owner) ?? new ChunkBudget(clock);
+    budgets.set(owner, budget);
     if (budget.take(bytes)) return true;
     onExceeded();
     return false;

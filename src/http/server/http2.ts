@@ -191,7 +191,11 @@ export class Http2Sessions {
       socket,
     };
     const onExceeded = (): void => this.#endSmallFrames(session, stream, client);
-    const source = new Http2BodySource(stream, fields, flags, { clock: this.#clock, onExceeded });
+    const source = new Http2BodySource(stream, fields, flags, {
+      clock: this.#clock,
+      owner: client === undefined ? stream : session,
+      onExceeded,
+    });
     const cost = fieldLines + head.url.length / CHARS_PER_FIELD;
     // The streams in flight may be valid requests, which end normally.
     const counted = new CountedStream(cost, (streams, lines) => {

@@ -150,7 +150,11 @@ export class PortRequests {
       stopParsing(request);
       errors.failBody(request.socket, 'small_chunks');
     };
-    const source = new Http1BodySource(request, response, expectsContinue, { clock: bodies.clock, onExceeded });
+    const source = new Http1BodySource(request, response, expectsContinue, {
+      clock: bodies.clock,
+      owner: request.socket,
+      onExceeded,
+    });
     const body = new IncomingBody(source, bodies);
     errors.track(request.socket, { response, body });
     const tracked = clients.track(request.socket, source, response, response);

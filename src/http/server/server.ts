@@ -121,7 +121,9 @@ export class ListenServer {
       rejectSocket: (info, socket, refusal) => parts.handler.rejectSocket(info, socket, refusal),
     });
     this.#bodies = parts.memory.bodies;
-    const tlsPort = tls && { contexts: tls, clock, memory: guard, onLimit, toPeer: (socket: Socket) => this.#toPeer(socket) };
+    const toPeer = (socket: Socket): string => this.#toPeer(socket);
+    const isShared = (socket: Socket): boolean => this.#clients.toClient(toPeer(socket)) === undefined;
+    const tlsPort = tls && { contexts: tls, clock, memory: guard, onLimit, toPeer, isShared };
     this.#server = createStrictServer(limits, tlsPort, {
       // RFC 9110 §7.8: not for HTTP/1.0. Behind another pending request, it is served as if it did not ask for an upgrade.
       shouldUpgradeCallback: guardDecision(

@@ -21,6 +21,8 @@ export interface TlsPort {
   readonly onLimit: OnLimit;
   /** Returns the address of the client; default: the peer of the connection. */
   readonly toPeer?: (socket: Socket) => string;
+  /** Whether the connection carries requests of many clients. Its peer ended their TLS, so none of them writes its records. */
+  readonly isShared?: (socket: Socket) => boolean;
 }
 
 /** A ClientHello with post-quantum key shares and a session ticket has some 4 KiB. OpenSSL would take 131 KB. */
@@ -207,11 +209,12 @@ export class TlsHandshakes {
   /** The handshake is complete. Returns false if it is closed. */
   finish(socket: TLSSocket): boolean {
     const handshake = this.#running.get(toConnectionKey(socket));
-    limitEmptyRecords(socket, this.#port.clock, (bytes) => {
-      this.#port.onLimit('empty_records');
-      socket.destroy();
-      if (handshake !== undefined) this.#costs.delay(handshake.client, bytes * EMPTY_MS_PER_BYTE);
-    });
+    if (this.#port.isShared?.(socket) !== true)
+      limitEmptyRecords(socket, this.#port.clock, (bytes) => {
+        this.#port.onLimit('empty_records');
+        socket.destroy();
+        if (handshake !== undefined) this.#costs.delay(handshake.client, bytes * EMPTY_MS_PER_BYTE);
+      });
     if (handshake === undefined) return true;
     if (handshake.socket.bytesRead > MAX_HANDSHAKE_BYTES) {
       // Not the inner socket: OpenSSL is still reading it.
