@@ -14,6 +14,7 @@ import { type Fingerprints, toFingerprints } from '../config/sources/watch.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toAddressText } from '../core/listen-address.ts';
 import { error, isError, type LocatedProblem, type Path, type Problem, warning } from '../core/problem.ts';
+import { LARGE_BYTES } from '../core/throttle.ts';
 import { DialFailure, dial, Opening } from '../http/dial/dial.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import { readContainerMemory, toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
@@ -238,8 +239,8 @@ function findTooLarge({ provider, routes, limits, workers }: Config, limit: numb
     }),
   ];
   return sizes.flatMap(({ path, size, copies }) => {
-    if (size * copies <= room) return [];
-    const fits = Math.max(0, Math.floor(room / copies / MIB));
+    if (size <= LARGE_BYTES || size * copies <= room) return [];
+    const fits = Math.max(LARGE_BYTES / MIB, Math.floor(room / copies / MIB));
     const needed = Math.ceil((limit - room / limits.memoryShed + (size * copies) / limits.memoryShed) / MIB);
     return [
       warning(

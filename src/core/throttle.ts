@@ -184,7 +184,7 @@ export class StoreBudget {
 
   /** Runs an operation once there is room for it; groups that wait take turns. `onWait`: not at once. Rejects with a SidegateError `queue_busy` if that takes too long. */
   async run<T>(cost: number, operation: () => Promise<T>, group: string | undefined, onWait?: () => void): Promise<T> {
-    if (this.#line.length > 0 || !this.#hasRoom(cost) || !this.#take(cost)) {
+    if (this.#line.length > 0 || !this.hasRoom(cost) || !this.#take(cost)) {
       onWait?.();
       const { granted } = this.#line.join(cost, group, MAX_WAIT_MS);
       this.#admit();
@@ -205,7 +205,8 @@ export class StoreBudget {
     return true;
   }
 
-  #hasRoom(cost: number): boolean {
+  /** Whether the process has memory for an operation now. */
+  hasRoom(cost: number): boolean {
     return cost <= LARGE_BYTES || this.#memory?.hasRoom(this.#copies * cost) !== false;
   }
 
@@ -220,7 +221,7 @@ export class StoreBudget {
 
   /** Those for which the process has no room hold up only their group. */
   #findNext() {
-    for (const place of this.#line.firsts()) if (this.#hasRoom(place.request)) return place;
+    for (const place of this.#line.firsts()) if (this.hasRoom(place.request)) return place;
     return undefined;
   }
 }

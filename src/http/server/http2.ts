@@ -384,27 +384,45 @@ interface Arrival {
  */
 class ArrivalsOfTurn {
   readonly #sessions = new Set<object>();
-  /** In bytes. */
-  readonly #clients = new Counts();
-  #bytes = 0;
+  readonly #first = new Arrivals();
+  readonly #further = new Arrivals();
 
   /**
    * Returns false if there are more than `max` bytes in this turn, or half as many of its client. The first ones of all sessions may take as much
    * again, so that a flood ends no session with a single request.
    */
   add({ session, client, bytes }: Arrival, max: number): boolean {
-    if (this.#bytes === 0) runNextTurn(() => this.#clear());
-    this.#bytes += bytes;
-    if (client !== undefined) this.#clients.add(client, bytes);
-    const isFirst = !this.#sessions.has(session);
+    if (this.#sessions.size === 0) runNextTurn(() => this.#clear());
+    const arrivals = this.#sessions.has(session) ? this.#further : this.#first;
     this.#sessions.add(session);
-    const ofClient = client === undefined ? 0 : this.#clients.of(client);
-    return isFirst ? this.#bytes <= 2 * max : this.#bytes <= max && ofClient <= max * CLIENT_SHARE;
+    return arrivals.take(client, bytes, max);
   }
 
   #clear(): void {
-    this.#bytes = 0;
     this.#sessions.clear();
+    this.#first.clear();
+    this.#further.clear();
+  }
+}
+
+class Arrivals {
+  /** In bytes. */
+  readonly #clients = new Counts();
+  #bytes = 0;
+
+  /** Arrivals that are refused end their session. They do not count, as one client could otherwise take the share of others. */
+  take(client: string | undefined, bytes: number, max: number): boolean {
+    if (this.#bytes + bytes > max) return false;
+    if (client !== undefined) {
+      if (this.#clients.of(client) + bytes > max * CLIENT_SHARE) return false;
+      this.#clients.add(client, bytes);
+    }
+    this.#bytes += bytes;
+    return true;
+  }
+
+  clear(): void {
+    this.#bytes = 0;
     this.#clients.clear();
   }
 }

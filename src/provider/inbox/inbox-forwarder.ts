@@ -6,12 +6,8 @@ import { SidegateError, toErrorText } from '../../core/errors.ts';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead } from '../../core/request.ts';
-import {
-  type StoredDeliveries,
-  toBodyFingerprint,
-  toEventFingerprint,
-  toRequestFingerprint,
-} from '../../gateway/pipeline/gates/dedup.ts';
+import type { StoredDeliveries } from '../../gateway/pipeline/gates/dedup.ts';
+import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts';

@@ -302,13 +302,16 @@ export class LaneRun implements Lane {
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
+    // Without room for all, one delivery is taken. It waits in a line apart from the appends of an inbox.
+    const hasRoom = maxBytes === undefined || this.#budget.hasRoom(maxBytes);
+    const most = hasRoom ? maxBytes : Math.min(maxBytes, Math.max(needs ?? 0, LARGE_BYTES));
     const read = () => {
       const returned = this.#returned;
       this.#returned = [];
-      return this.#client.read('take', { endpoint, run: this.#run.number, limit, maxBytes, now, only, returned });
+      return this.#client.read('take', { endpoint, run: this.#run.number, limit, maxBytes: most, now, only, returned });
     };
-    const isLarge = maxBytes !== undefined && maxBytes > LARGE_BYTES;
-    const found = await (isLarge ? this.#budget.run(maxBytes, read, endpoint) : read()).catch((thrown: unknown) => {
+    const taking = most !== undefined && most > LARGE_BYTES ? this.#budget.run(most, read, `take ${endpoint}`) : read();
+    const found = await taking.catch((thrown: unknown) => {
       if (!isQueueBusy(thrown)) throw thrown;
     });
     this.needs = found === undefined ? needs : found.result.needs;

@@ -450,9 +450,9 @@ interface Acceptance {
   readonly requestId: string;
 }
 
-/** Adds how the delivery was accepted. */
+/** Adds how the delivery was accepted. A template would keep the parts beside the text, for as long as the ID is known. */
 function markStored(fingerprint: string, { retention, storedFor, requestId }: Acceptance): string {
-  return `${retention}~${storedFor}~${requestId}~${fingerprint}`;
+  return [retention, storedFor, requestId, fingerprint].join('~');
 }
 
 /** The parts that are compared, and what `markStored` added. */
