@@ -156,7 +156,7 @@ describe('with Redis, a banned client', () => {
     expect(Number(keys)).toBeLessThanOrEqual(4);
     expect(writes()).toBe(0);
     const calls = Number(/cmdstat_evalsha:calls=(\d+)/.exec(redis.cli('info', 'commandstats'))?.[1] ?? 0);
-    expect(calls).toBeLessThanOrEqual(10);
+    expect(calls).toBeLessThanOrEqual(25);
   });
 
   test('is banned from all replicas', async () => {

@@ -301,6 +301,8 @@ function toStreamBytes(headBytes: number, fieldLines: number): number {
 const KEPT_WHILE_TIGHT = 1 / 8;
 /** The share of the streams of a turn that one client may have. */
 const CLIENT_SHARE = 1 / 2;
+/** At least so much may arrive in a turn, however many workers there are: half of it is a hundred requests with cookies at once. */
+const MIN_TURN_BYTES = 6 * 1_024 * 1_024;
 
 /**
  * Limits the unfinished streams of all HTTP/2 connections of a port. Each stream takes kilobytes of the heap. A connection can have 100 of them, and a client that takes no response keeps each until
@@ -327,7 +329,9 @@ export class Http2Streams {
    */
   begin(arrived: Arrival): boolean {
     this.#memory.onBytes(arrived.bytes);
-    if (this.#turn.add(arrived, this.#kept * STREAM_BYTES)) return true;
+    const { isTight } = this.#memory;
+    const most = Math.max(this.#max * STREAM_BYTES, MIN_TURN_BYTES) * (isTight ? KEPT_WHILE_TIGHT : 1);
+    if (this.#turn.add(arrived, most)) return true;
     this.#onLimit('client_requests');
     return false;
   }

@@ -102,39 +102,49 @@ describe('the unfinished streams of a port', () => {
 });
 
 describe('what arrives in one turn of the event loop', () => {
+  const TURN = 1_024;
+  beforeEach(() => {
+    streams = new Http2Streams(TURN, NO_PRESSURE, (limit) => limits.push(limit));
+  });
+
   /** How many streams of one session go on. */
   const flood = (client: string | undefined): number =>
-    Array.from({ length: 3 * MAX }, () => begin(client, 1)).filter(Boolean).length;
+    Array.from({ length: 3 * TURN }, () => begin(client, 1)).filter(Boolean).length;
 
   test('may be as much as the unfinished streams, half of it of one client, beside the first stream of each session', () => {
-    expect([flood('a'), flood('b'), flood('c')]).toEqual([1 + MAX / 2, 1 + MAX / 2, 1]);
+    expect([flood('a'), flood('b'), flood('c')]).toEqual([1 + TURN / 2, 1 + TURN / 2, 1]);
     expect(new Set(limits)).toEqual(new Set(['client_requests']));
   });
 
   test('may be all of a proxy', () => {
-    expect(flood(undefined)).toBe(1 + MAX);
+    expect(flood(undefined)).toBe(1 + TURN);
   });
 
   test('may be one stream more of each session, half as many of one client', () => {
     flood('a');
-    const opened = Array.from({ length: MAX }, (_, session) => begin('b', session)).filter(Boolean);
-    expect(opened).toHaveLength(MAX / 2);
+    const opened = Array.from({ length: TURN }, (_, session) => begin('b', session)).filter(Boolean);
+    expect(opened).toHaveLength(TURN / 2);
     expect(begin('c', 1)).toBe(true);
   });
 
   test('leaves their part to others, however much of a client is refused', () => {
-    for (let session = 0; session < 10 * MAX; session++) begin('a', session, 2 * STREAM_BYTES);
+    for (let session = 0; session < 10 * TURN; session++) begin('a', session, 2 * STREAM_BYTES);
     flood('a');
-    expect(flood('b')).toBe(1 + MAX / 2);
+    expect(flood('b')).toBe(1 + TURN / 2);
+  });
+
+  test('is at least 6 MiB, so that one client may send a hundred requests, however many workers there are', () => {
+    streams = new Http2Streams(MAX, NO_PRESSURE, (limit) => limits.push(limit));
+    expect(flood('a')).toBe(1 + (3 * 1_024 * 1_024) / STREAM_BYTES);
   });
 
   test('is an eighth while memory is tight', () => {
-    streams = new Http2Streams(MAX, { ...NO_PRESSURE, isTight: true }, (limit) => limits.push(limit));
-    expect(flood(undefined)).toBe(1 + MAX / 8);
+    streams = new Http2Streams(TURN, { ...NO_PRESSURE, isTight: true }, (limit) => limits.push(limit));
+    expect(flood(undefined)).toBe(1 + TURN / 8);
   });
 
   test('does not count in the next one', async () => {
-    for (let i = 0; i <= MAX; i++) begin('a', 1);
+    for (let i = 0; i <= TURN; i++) begin('a', 1);
     await new Promise((resolve) => setImmediate(resolve));
     expect(begin('a', 1)).toBe(true);
     expect(begin('a', 1)).toBe(true);
