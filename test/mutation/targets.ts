@@ -19,7 +19,6 @@ export const TARGETS: readonly string[] = [
   'src/gateway/egress-proxy/egress-proxy.ts',
   'src/verify/handshakes',
   'src/http/server/client-address.ts',
-  'src/http/server/strict-server.ts',
   'src/library',
   'src/verify/schemes',
   'src/verify/presets',
