@@ -414,7 +414,7 @@ class Arrivals {
   readonly #clients = new Counts();
   #bytes = 0;
 
-  /** Arrivals that are refused end their session. They do not count, as one client could otherwise take the share of others. */
+  /** A rejected arrival ends its session. It does not count, as one client could otherwise take the share of others. */
   take(client: string | undefined, bytes: number, max: number): boolean {
     if (this.#bytes + bytes > max) return false;
     if (client !== undefined) {
