@@ -181,6 +181,12 @@ class ChunkBudget {
   }
 }
 
+function findBudget(owner: object, clock: ChunkLimit['clock']): ChunkBudget {
+  const budget = budgets.get(owner) ?? new ChunkBudget(clock);
+  budgets.set(owner, budget);
+  return budget;
+}
+
 /** Counts the chunks of one body for its owner. Returns what to call for each; it returns false once there are too many. */
 function countChunks({ clock, owner, onExceeded }: ChunkLimit): (bytes: number) => boolean {
   let free = FREE_CHUNKS;
@@ -190,8 +196,7 @@ function countChunks({ clock, owner, onExceeded }: ChunkLimit): (bytes: number) 
       free--;
       return true;
     }
-    budget ??= budgets.get(owner) ?? new ChunkBudget(clock);
-    budgets.set(owner, budget);
+    budget ??= findBudget(owner, clock);
     if (budget.take(bytes)) return true;
     onExceeded();
     return false;
