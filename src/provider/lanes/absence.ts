@@ -14,7 +14,7 @@ const RECHECK_MS = 5_000;
 const MAX_GAP_MS = 30_000;
 
 /** As the queue knows the sizes, a lane first reserves this for each. If one is larger, the take says so. */
-export const DELIVERY_BYTES = 64 * 1_024;
+export const RESERVED_BYTES = 64 * 1_024;
 
 /** If the endpoint is not the one that they may have been accepted for, it is read again. */
 export async function takeDue({ registry, clock }: LaneContext, lane: Lane, limit: number, ...more: [number, TakeOnly?]) {

@@ -16,7 +16,7 @@ import {
   type SettledDelivery,
   type TakeOnly,
 } from '../queue/delivery-queue.ts';
-import { DELIVERY_BYTES, isAbandoned, isAppAway, isReachable, leaveLane, takeDue, toAbsence } from './absence.ts';
+import { isAbandoned, isAppAway, isReachable, leaveLane, RESERVED_BYTES, takeDue, toAbsence } from './absence.ts';
 import { endAttempt, isUnsentToApp, type LaneContext } from './end-attempt.ts';
 import {
   isBreakerOpen,
@@ -310,7 +310,7 @@ export class LaneRun {
   }
 
   #toRequest(most: number) {
-    return { most, size: this.#lane.needs ?? DELIVERY_BYTES, tenant: this.#tenant };
+    return { most, size: this.#lane.needs ?? RESERVED_BYTES, tenant: this.#tenant };
   }
 
   async #reserve(most: number): Promise<number> {

@@ -5,7 +5,7 @@
 import { ClockSteps } from '../../core/clock.ts';
 import { type Endpoint, toIdentity } from '../endpoints/endpoint.ts';
 import type { Lane, LaneResult, LaneState } from '../queue/delivery-queue.ts';
-import { DELIVERY_BYTES, isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';
+import { isAbandoned, leaveLane, RESERVED_BYTES, takeDue, toAbsence } from './absence.ts';
 import type { LaneContext, LaneParts } from './end-attempt.ts';
 import { LaneRun } from './lane-run.ts';
 import { toPause } from './lane-state.ts';
@@ -64,7 +64,7 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState, endpo
   const tenant = endpoint?.tenant;
   const end = clock.monotonic() + SKIP_SLICE_MS;
   while (!lane.signal.aborted && clock.monotonic() < end) {
-    const size = lane.needs ?? DELIVERY_BYTES;
+    const size = lane.needs ?? RESERVED_BYTES;
     const request = { most: SKIP_BATCH, size, tenant };
     const reserved = budget.reserve(request) || ((await slots.waitForMemory(request, SKIP_SLICE_MS).granted) ?? 0);
     if (reserved === 0) break;
