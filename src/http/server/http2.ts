@@ -329,9 +329,7 @@ export class Http2Streams {
    */
   begin(arrived: Arrival): boolean {
     this.#memory.onBytes(arrived.bytes);
-    const { isTight } = this.#memory;
-    const most = Math.max(this.#max * STREAM_BYTES, MIN_TURN_BYTES) * (isTight ? KEPT_WHILE_TIGHT : 1);
-    if (this.#turn.add(arrived, most)) return true;
+    if (this.#turn.add(arrived, Math.max(this.#max * STREAM_BYTES, MIN_TURN_BYTES) * this.#share)) return true;
     this.#onLimit('client_requests');
     return false;
   }
@@ -342,7 +340,7 @@ export class Http2Streams {
    */
   add(parts: StreamParts, now: Milliseconds): boolean {
     const added = new UnfinishedStream(now, parts);
-    const max = this.#kept;
+    const max = this.#max * this.#share;
     const isFull = this.#count >= max;
     if ((isFull || this.#bytes >= max * STREAM_BYTES) && !this.#evict() && isFull) return false;
     this.#streams.add(added);
@@ -352,8 +350,8 @@ export class Http2Streams {
     return true;
   }
 
-  get #kept(): number {
-    return this.#memory.isTight ? this.#max * KEPT_WHILE_TIGHT : this.#max;
+  get #share(): number {
+    return this.#memory.isTight ? KEPT_WHILE_TIGHT : 1;
   }
 
   #evict(): boolean {
@@ -383,8 +381,8 @@ interface Arrival {
 }
 
 /**
- * Streams and PING frames of one turn of the event loop. Node frees no stream before its end, also if the client has reset it, so that it is no longer concurrent:
- * 500 connections could open and reset 100,000 streams in one turn.
+ * Streams and PING frames of one turn of the event loop. Node frees a stream only after the turn in which it arrived, even if the client has reset
+ * it: 500 connections could open and reset 100,000 streams in one turn.
  */
 class ArrivalsOfTurn {
   readonly #sessions = new Set<object>();

@@ -114,14 +114,14 @@ export class ListenServer {
     this.#certificates = createClientCertificates(parts.listen.tls?.clientCaFile !== undefined, tls, clock, (socket) => {
       if (!this.#http2.closeOn(socket) && !this.#clientErrors.endConnection(socket)) socket.destroy();
     });
+    const toPeer = (socket: Socket): string => this.#toPeer(socket);
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit,
-      toPeer: (socket) => this.#toPeer(socket),
+      toPeer,
       rejectSocket: (info, socket, refusal) => parts.handler.rejectSocket(info, socket, refusal),
     });
     this.#bodies = parts.memory.bodies;
-    const toPeer = (socket: Socket): string => this.#toPeer(socket);
     const isShared = (socket: Socket): boolean => this.#clients.toClient(toPeer(socket)) === undefined;
     const tlsPort = tls && { contexts: tls, clock, memory: guard, onLimit, toPeer, isShared };
     this.#server = createStrictServer(limits, tlsPort, {
