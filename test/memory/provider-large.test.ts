@@ -1,17 +1,15 @@
 /** A sidecar with an inbox for large deliveries, in the memory of a container by default. */
 import { createHmac } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { SECRET } from '../support/deliveries.ts';
-import { makeFolder, useApp } from '../support/fixtures.ts';
+import { useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { floodPipelined } from '../support/pipelined-flood.ts';
-import { startPostgres } from '../support/postgres.ts';
 import { call } from '../support/provider/client.ts';
+import { type Engine, startQueue } from '../support/queue/engines.ts';
 
 const MIB = 1024 * 1024;
 /** The sizes that `check` accepts: results of PostgreSQL are hexadecimal. */
@@ -22,23 +20,12 @@ let gate: CgroupGate;
 
 afterEach(() => gate.stop());
 
-type Engine = keyof typeof LARGE;
-
-async function toQueue(engine: Engine): Promise<object> {
-  if (engine === 'SQLite') return { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } };
-  const server = await startPostgres({ config: ['fsync = on'] });
-  onTestFinished(() => server.stop());
-  const file = join(makeFolder(), 'url');
-  writeFileSync(file, server.url());
-  return { postgres: { url: { file } } };
-}
-
 async function start(mebibytes: number, engine: Engine): Promise<number> {
   const port = await findFreePort();
   const webhook = { scheme: 'github', ack: 'onAccept', maxBody: '25Mi' };
   gate = await startGateInCgroup(mebibytes, {
     routes: [toRoute(app.port, { match: { path: '/hook' }, route: { name: 'github' }, webhook })],
-    provider: { address: `127.0.0.1:${port}`, queue: await toQueue(engine) },
+    provider: { address: `127.0.0.1:${port}`, queue: await startQueue(engine) },
   });
   return port;
 }

@@ -1,15 +1,13 @@
 /** Events that an app posts, through either queue, to receivers that verify with the libraries of Standard Webhooks, and to another gate. */
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { SECRET } from '../support/deliveries.ts';
-import { makeFolder, useApp } from '../support/fixtures.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { startGo, startPython } from '../support/oracles/foreign.ts';
 import { readGithubExamples } from '../support/oracles/github-examples.ts';
 import { toVerifiers } from '../support/oracles/verifiers.ts';
-import { startPostgres } from '../support/postgres.ts';
 import { postEvent } from '../support/provider/client.ts';
+import { type Engine, startQueue } from '../support/queue/engines.ts';
 
 const python = startPython();
 const go = startGo();
@@ -23,24 +21,13 @@ afterAll(() => {
   go?.stop();
 });
 
-type Engine = 'SQLite' | 'PostgreSQL';
-
-async function toQueue(engine: Engine): Promise<Sections> {
-  if (engine === 'SQLite') return { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } };
-  const server = await startPostgres({ config: ['fsync = on'] });
-  onTestFinished(() => server.stop());
-  const file = join(makeFolder(), 'url');
-  writeFileSync(file, server.url());
-  return { postgres: { url: { file } } };
-}
-
 async function startSidecar(engine: Engine, url: string): Promise<TestGate> {
   const provider: Sections = {
     address: '127.0.0.1:0',
     egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
     endpoints: [{ name: 'acme', url, secret: { file: 'secret' } }],
   };
-  const gate = await startGate({ provider: { ...provider, queue: await toQueue(engine) } });
+  const gate = await startGate({ provider: { ...provider, queue: await startQueue(engine) } });
   onTestFinished(async () => {
     await gate.stop();
   });
