@@ -18,6 +18,8 @@ const STREAMS = 90;
 const MOST_FIELDS = 190;
 /** So many rejected streams without fields a client may have at once. */
 const BURST = 1_000;
+/** Envoy opens so many on a connection before it has read the settings. */
+const ENVOY_STREAMS = 1_024;
 /** The identifier of SETTINGS_MAX_CONCURRENT_STREAMS. */
 const MAX_CONCURRENT_STREAMS = 3;
 
@@ -70,6 +72,9 @@ const toRequest = (id: number, path?: string): Buffer =>
   toFrame(FRAME.headers, FLAG.endHeaders | FLAG.endStream, id, toHead('GET', path));
 const toReset = (id: number): Buffer =>
   Buffer.concat([toRequest(id, '/open'), toFrame(FRAME.rstStream, 0, id, Buffer.from([0, 0, 0, 8]))]);
+/** Names of fields are lower case (RFC 9113 §8.2). */
+const toInvalid = (id: number): Buffer =>
+  toFrame(FRAME.headers, FLAG.endHeaders | FLAG.endStream, id, Buffer.concat([toHead('GET'), toBlock([['Invalid', 'v']])]));
 
 const isGoaway = ({ frames }: FrameClient): boolean => frames.some(({ type }) => type === FRAME.goaway);
 /** Streams that have ended; each ends with a flag or with a reset. */
@@ -240,5 +245,38 @@ describe('HTTP/2 streams are not limited', () => {
     const client = await openClient();
     expect(await flood(client, BURST + 2 * STREAMS, toRequest)).toBe(BURST + 2 * STREAMS);
     expect([isGoaway(client), await countRequests(404)]).toEqual([false, BURST + 2 * STREAMS]);
+  });
+
+  test('if they come through a trusted proxy at once, before it knows how many streams it may have', async () => {
+    await start({ trustedProxies: ['127.0.0.1'] });
+    const client = await openClient();
+    client.socket.write(Buffer.concat(Array.from({ length: ENVOY_STREAMS }, (_, index) => toRequest(2 * index + 1))));
+    await until(() => countEnded(client) === ENVOY_STREAMS);
+    expect([isGoaway(client), await countRequests(404)]).toEqual([false, ENVOY_STREAMS]);
+  });
+
+  test.each([
+    ['cancels', toReset],
+    ['writes wrongly', toInvalid],
+  ])('if a trusted proxy passes on what one of its clients %s', async (_, toStream) => {
+    await start({ trustedProxies: ['127.0.0.1'] });
+    const client = await openClient();
+    for (let i = 0; i < 2 * BURST; i += STREAMS) {
+      client.socket.write(Buffer.concat(Array.from({ length: STREAMS }, (_, index) => toStream(2 * (i + index) + 1))));
+      const echo = Buffer.alloc(8, i);
+      client.socket.write(toFrame(FRAME.ping, 0, 0, echo));
+      await client.next(({ type, payload }) => type === FRAME.goaway || (type === FRAME.ping && payload.equals(echo)));
+    }
+    client.socket.write(toRequest(8 * BURST + 1, '/open'));
+    await client.next(({ stream, type }) => stream === 8 * BURST + 1 && type === FRAME.headers);
+    expect(isGoaway(client)).toBe(false);
+  });
+
+  test('if a client opens twice as many as it may have, before it knows the limit', async () => {
+    await start();
+    const client = await openClient();
+    client.socket.write(Buffer.concat(Array.from({ length: 300 }, (_, index) => toRequest(2 * index + 1))));
+    await until(() => countEnded(client) === 300);
+    expect(isGoaway(client)).toBe(false);
   });
 });

@@ -32,8 +32,32 @@ export interface Http2Request {
   readonly counted: CountedStream;
 }
 
-/** The maximum number of concurrent streams on a connection; enough for a browser. */
-const MAX_CONCURRENT_STREAMS = 100;
+/** The limits of each session of a client. */
+interface SessionLimits {
+  /** Concurrent streams of a session. */
+  readonly streams: number;
+  /** Invalid frames of a session, and streams beyond `streams`, until it ends. */
+  readonly invalid: number;
+  /** Streams that a session may open and reset at once, and per second after that (CVE-2023-44487). */
+  readonly resetBurst: number;
+  readonly resetsPerSecond: number;
+  /** The memory for the protocol state of a session, in MiB. */
+  readonly memory: number;
+}
+
+/** As many streams as a browser needs. Those that a client opens before it has read this limit count as invalid. */
+const OF_ONE_CLIENT: SessionLimits = { streams: 100, invalid: 1_024, resetBurst: 200, resetsPerSecond: 20, memory: 1 };
+/**
+ * A proxy passes on what its clients cancel or write wrongly, so one of them could end the requests of all others. As many streams as Envoy opens
+ * before it has read the limit. The limit on a turn of the event loop applies to them, too.
+ */
+const OF_MANY_CLIENTS: SessionLimits = {
+  streams: 1_024,
+  invalid: 2 ** 32 - 1,
+  resetBurst: 2 ** 32 - 1,
+  resetsPerSecond: 2 ** 32 - 1,
+  memory: 10,
+};
 /**
  * For new connections of a client that has used up its budget of rejected streams: it could open one after the other. Also for those that it
  * has beyond `FULL_CONNECTIONS`: the event loop handles what has arrived on all of them before it serves others.
@@ -45,13 +69,6 @@ const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
 const FLOOD_CHECK_MS = 100;
 /** The bytes of body that a stream may buffer before it is read. */
 const STREAM_WINDOW = 64 * 1024;
-/** The maximum memory for the protocol state of a session, in MiB. */
-const MAX_SESSION_MEMORY = 1;
-/** Streams that a client may open and reset at once, and per second after that (CVE-2023-44487). */
-const RESET_BURST = 200;
-const RESETS_PER_SECOND = 20;
-/** The invalid frames and rejected streams that end a session. */
-const MAX_INVALID = 100;
 /** `:method`, `:scheme`, `:authority`, `:path`. */
 const PSEUDO_FIELDS = 4;
 /** Finding the routes that an app may choose for a path takes as much time as so many fields for its length. */
@@ -110,20 +127,21 @@ export class Http2Sessions {
   open(socket: Socket, client: string | undefined): void {
     const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = this.#limits;
     if (client !== undefined) this.#counts.add(client, 1);
+    const { streams, invalid, resetBurst, resetsPerSecond, memory } = client === undefined ? OF_MANY_CLIENTS : OF_ONE_CLIENT;
     let isReduced = this.#isReduced(client);
     const session = performServerHandshake(socket, {
       settings: {
-        maxConcurrentStreams: isReduced ? REDUCED_CONCURRENT_STREAMS : MAX_CONCURRENT_STREAMS,
+        maxConcurrentStreams: isReduced ? REDUCED_CONCURRENT_STREAMS : streams,
         maxHeaderListSize: maxHeaderBytes,
         initialWindowSize: STREAM_WINDOW,
         enableConnectProtocol: false,
       },
       maxHeaderListPairs: maxHeaderFields * READ_LIMIT_FACTOR + PSEUDO_FIELDS,
-      maxSessionMemory: MAX_SESSION_MEMORY,
-      maxSessionInvalidFrames: MAX_INVALID,
-      maxSessionRejectedStreams: MAX_INVALID,
-      streamResetBurst: RESET_BURST,
-      streamResetRate: RESETS_PER_SECOND,
+      maxSessionMemory: memory,
+      maxSessionInvalidFrames: invalid,
+      maxSessionRejectedStreams: invalid,
+      streamResetBurst: resetBurst,
+      streamResetRate: resetsPerSecond,
     });
     this.#sessions.set(socket, session);
     const opened: OpenSession = { session, socket, client, isEnding: false };
@@ -137,7 +155,7 @@ export class Http2Sessions {
       onceEvent(stream, 'close', () => idle.leave());
       if (isReduced && !this.#isReduced(client)) {
         isReduced = false;
-        session.settings({ maxConcurrentStreams: MAX_CONCURRENT_STREAMS });
+        session.settings({ maxConcurrentStreams: streams });
       }
       this.#onStream(opened, stream, headers, { flags, raw });
     });
@@ -303,6 +321,8 @@ const KEPT_WHILE_TIGHT = 1 / 8;
 const CLIENT_SHARE = 1 / 2;
 /** At least so much may arrive in a turn, however many workers there are: half of it is a hundred requests with cookies at once. */
 const MIN_TURN_BYTES = 6 * 1_024 * 1_024;
+/** The most bytes of a turn from all proxies: as many requests as two of their sessions may have at once. */
+const PROXY_TURN_BYTES = 32 * 1_024 * 1_024;
 
 /**
  * Limits the unfinished streams of all HTTP/2 connections of a port. Each stream takes kilobytes of the heap. A connection can have 100 of them, and a client that takes no response keeps each until
@@ -329,7 +349,8 @@ export class Http2Streams {
    */
   begin(arrived: Arrival): boolean {
     this.#memory.onBytes(arrived.bytes);
-    if (this.#turn.add(arrived, Math.max(this.#max * STREAM_BYTES, MIN_TURN_BYTES) * this.#share)) return true;
+    const max = arrived.client === undefined ? PROXY_TURN_BYTES : Math.max(this.#max * STREAM_BYTES, MIN_TURN_BYTES);
+    if (this.#turn.add(arrived, max * this.#share)) return true;
     this.#onLimit('client_requests');
     return false;
   }
@@ -388,22 +409,25 @@ class ArrivalsOfTurn {
   readonly #sessions = new Set<object>();
   readonly #first = new Arrivals();
   readonly #further = new Arrivals();
+  /** Of proxies. */
+  readonly #shared = new Arrivals();
 
   /**
    * Returns false if there are more than `max` bytes in this turn, or half as many of its client. The first ones of all sessions may take as much
-   * again, so that a flood ends no session with a single request.
+   * again, so that a flood ends no session with a single request. Proxies count apart.
    */
   add({ session, client, bytes }: Arrival, max: number): boolean {
     if (this.#sessions.size === 0) runNextTurn(() => this.#clear());
-    const arrivals = this.#sessions.has(session) ? this.#further : this.#first;
+    const ofClients = this.#sessions.has(session) ? this.#further : this.#first;
     this.#sessions.add(session);
-    return arrivals.take(client, bytes, max);
+    return (client === undefined ? this.#shared : ofClients).take(client, bytes, max);
   }
 
   #clear(): void {
     this.#sessions.clear();
     this.#first.clear();
     this.#further.clear();
+    this.#shared.clear();
   }
 }
 
