@@ -258,6 +258,8 @@ interface FormTable<Route extends Routable> {
   /** The groups whose apps make exactly these distinctions: only these can conflict. */
   readonly members: ReadonlySet<RouteGroup<Route>>;
   readonly keys: Keys<Route>;
+  /** The forms of each group's path, and the root if another name of a path below it can be any path. */
+  readonly tops: Keys<Route>;
   readonly subtrees: ReadonlyMap<RouteGroup<Route>, Subtree>;
   readonly exact: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
   readonly prefixes: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
@@ -281,7 +283,7 @@ class PathConflicts<Route extends Routable> {
 
   constructor(groups: readonly RouteGroup<Route>[]) {
     this.#tables = toFormTables(groups);
-    this.#safety = new Map(groups.map((group) => [group, this.#assess(group, groups)]));
+    this.#safety = new Map(groups.map((group) => [group, this.#assess(group)]));
   }
 
   /** Whether no app can interpret `path`, which `group` owns, as a path of a group with other gates. */
@@ -304,15 +306,16 @@ class PathConflicts<Route extends Routable> {
     return undefined;
   }
 
-  #assess(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety<Route> {
-    const others = groups.filter((other) => mayConflict(group, other));
-    const isRival = (table: FormTable<Route>, other: RouteGroup<Route>): boolean =>
-      table.members.has(other) && canOverlap(group, other, table);
-    const rivals = others.filter((other) => this.#tables.some((table) => isRival(table, other)));
-    return {
-      tables: this.#tables.filter((table) => others.some((other) => isRival(table, other))),
-      isSafeIfPlain: rivals.every(({ path }) => path === '' || isPlainPath(path)),
-    };
+  #assess(group: RouteGroup<Route>): PathSafety<Route> {
+    const tables: FormTable<Route>[] = [];
+    let isSafeIfPlain = true;
+    for (const table of this.#tables) {
+      // The cheaper check first: this is done for each pair of groups.
+      const rivals = [...table.members].filter((other) => canOverlap(group, other, table) && mayConflict(group, other));
+      if (rivals.length > 0) tables.push(table);
+      isSafeIfPlain &&= rivals.every(({ path }) => path === '' || isPlainPath(path));
+    }
+    return { tables, isSafeIfPlain };
   }
 }
 
@@ -339,10 +342,9 @@ function isFallback<Route extends Routable>(group: RouteGroup<Route>, { isExact,
 function canOverlap<Route extends Routable>(
   group: RouteGroup<Route>,
   other: RouteGroup<Route>,
-  { keys, kept }: FormTable<Route>,
+  { keys, tops }: FormTable<Route>,
 ): boolean {
-  const own = group.path === '' ? [''] : [...(toPathForms(group.path, kept) ?? [group.path])];
-  if (!group.isExact && own.some(hasOtherNames)) own.push('');
+  const own = tops.get(group) ?? [];
   // `/ad/(S(x))min` begins with `/ad`, and another name of it is `/admin`.
   return (keys.get(other) ?? []).some((key) =>
     own.some((top) => key === top || (!group.isExact && key.startsWith(top)) || (!other.isExact && isAtOrBelow(top, key))),
@@ -356,6 +358,11 @@ function isAtOrBelow(path: string, prefix: string): boolean {
 /** The forms of a group's path. An app with a handler for `/a.json` does not run it for `/a`, nor that of `/a.php/x` for `/a.php`. */
 function toKeys<Route extends Routable>({ path }: RouteGroup<Route>, kept: KeptDistinctions): string[] {
   return path === '' ? [''] : [...(toPathForms(path, new Set([...kept, 'extension', 'otherNames'])) ?? [path])];
+}
+
+function toTops<Route extends Routable>({ path, isExact }: RouteGroup<Route>, kept: KeptDistinctions): string[] {
+  const forms = path === '' ? [''] : [...(toPathForms(path, kept) ?? [path])];
+  return !isExact && forms.some(hasOtherNames) ? [...forms, ''] : forms;
 }
 
 function toFormTables<Route extends Routable>(groups: readonly RouteGroup<Route>[]): FormTable<Route>[] {
@@ -380,15 +387,18 @@ function toFormTable<Route extends Routable>(
   const prefixes = new Map<string, RouteGroup<Route>[]>();
   let maxDepth = 0;
   const keys = new Map(groups.map((group) => [group, toKeys(group, kept)]));
+  const tops = new Map(groups.map((group) => [group, toTops(group, kept)]));
   const subtrees = new Map(groups.map((group) => [group, toSubtree(group, kept)]));
   for (const [group, forms] of keys) {
     for (const key of forms) {
       const map = group.isExact ? exact : prefixes;
-      map.set(key, [...(map.get(key) ?? []), group]);
+      const others = map.get(key);
+      if (others === undefined) map.set(key, [group]);
+      else others.push(group);
       if (!group.isExact) maxDepth = Math.max(maxDepth, key.split('/').length - 1);
     }
   }
-  return { kept, members, keys, subtrees, exact, prefixes, maxDepth };
+  return { kept, members, keys, tops, subtrees, exact, prefixes, maxDepth };
 }
 
 /** Of `/index.php/open`, `/open` is another name with all below it, but `/index.php` only for itself. */

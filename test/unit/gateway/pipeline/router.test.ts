@@ -218,3 +218,13 @@ describe('the forms of a path', () => {
     expect(all.normalized).toBeLessThan(5 * once.normalized);
   });
 });
+
+test('a table of two thousand routes with different gates is compiled in the time of a test', () => {
+  const routes = Array.from({ length: 2_000 }, (_, index) => ({
+    ...route(`team-${index}`, { path: `/hooks/team-${index}/events` }),
+    gateIdentity: `gates-${index}`,
+  }));
+  const target = parseTarget('/hooks/team-7/events') as RequestTarget;
+  const found = new RouteTable(routes).find({ method: 'POST', host: 'other', target, headers: new HeaderFields([]) });
+  expect(found).toBe(routes[7]);
+});
