@@ -35,17 +35,19 @@ interface ClaimsContext {
   read(value: Duration, setting: string): Milliseconds;
   warn(text: string): void;
   fail(text: string): never;
+  /** The store rejected a claim. */
+  onError(thrown: unknown): void;
 }
 
 /** Builds the gate. */
 export function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Claims {
-  const { description, warn } = context;
+  const { description, warn, onError } = context;
   const { name } = description;
   const settings: DedupSettings = 'store' in given ? given : { store: given };
   const times = readTimes(settings, context);
   if (settings.unsignedId === 'trust' && !coversId(description))
     warn(`dedup.unsignedId: ${name} does not sign the ID, so a captured delivery is handled again under each invented ID`);
-  const store = toSeenIds(settings.store);
+  const store = toSeenIds(settings.store, onError);
   const settled: Promise<unknown>[] = [];
   const settle = (settlement: ClaimSettlement): void => {
     if (settlement.of !== 'id') return;
@@ -114,7 +116,7 @@ function readTimes(settings: DedupSettings, { description, tolerance, read, warn
 }
 
 /** The store of an app. An error of it means that it is not available. */
-function toSeenIds(store: EventStore): SeenIds {
+function toSeenIds(store: EventStore, onError: (thrown: unknown) => void): SeenIds {
   const guard = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     try {
       return await work();
@@ -127,7 +129,11 @@ function toSeenIds(store: EventStore): SeenIds {
     throw new Error('the dedup gate uses claims only');
   };
   return {
-    claim: (request) => guard(() => store.claim(request)),
+    claim: (request) =>
+      guard(() => store.claim(request)).catch((thrown: unknown) => {
+        onError(thrown);
+        throw thrown;
+      }),
     confirm: (...parts) => guard(() => store.confirm(...parts)),
     release: (key, token) => guard(() => store.release(key, token)),
     forget: unused,

@@ -102,7 +102,7 @@ export interface VerifierOptions {
   readonly urlCredentials?: string;
   /** The ID under which the sender knows the receiver, for schemes that sign it (`paypal`). */
   readonly receiverId?: string;
-  /** Called when the store rejects a settlement after the response of `handle` is known. Default: nothing. */
+  /** Called when the store fails or is full: for a claim, whose event gets 503, and for a settlement after the response of `handle` is known. Default: nothing. */
   readonly onStoreError?: (error: unknown) => void;
   /** The current time in milliseconds since 1970. Default: that of the platform. */
   readonly now?: () => number;

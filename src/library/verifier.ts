@@ -46,7 +46,10 @@ export class VerifierError extends Error {
   }
 }
 
-/** Remembers events in the memory of this process: enough for one long-running process, and for tests. */
+/**
+ * Remembers events in the memory of this process: for one long-running process, and for tests. `maxIds`: entries, of about 300 bytes each; an event has one,
+ * or two if its sender does not sign the ID. While it is full, new events get 503, and `onStoreError` gets the error.
+ */
 export function memoryStore({ maxIds = DEFAULT_MAX_IDS }: { readonly maxIds?: number } = {}): EventStore {
   // Without a timer, which workers do not allow before the first request: expired events are removed when the store is full.
   return createMemorySeenIds({ ...systemClock, every: () => () => undefined }, { maxIds });
@@ -209,7 +212,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   const handshake = await prepareHandshake(scheme, options, warn);
   const { dedup } = options;
   const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance);
-  const reports = { read: toTime, warn, fail };
+  const reports = { read: toTime, warn, fail, onError: (thrown: unknown) => options.onStoreError?.(thrown) };
   const claims =
     dedup === undefined ? undefined : (await import('./claims.ts')).createClaims(dedup, { description, tolerance, ...reports });
   const appMethods = toSenderMethods(description) ?? ['POST'];

@@ -340,18 +340,30 @@ describe.each([
         confirm: () => Promise.reject(down),
         release: () => Promise.reject(down),
       };
-      const result = await open({ dedup: store }).verify(sign());
+      const errors: unknown[] = [];
+      const onStoreError = (error: unknown): void => void errors.push(error);
+      const result = await open({ dedup: store, onStoreError }).verify(sign());
       expect(result).toMatchObject({
         ok: false,
         status: 503,
         code: 'store_unavailable',
         detail: expect.stringMatching(/connection refused$/),
       });
-      const errors: unknown[] = [];
+      expect(errors.splice(0).map(String)).toEqual([expect.stringMatching(/connection refused$/)]);
       const half = { ...store, claim: () => Promise.resolve({ state: 'new' as const }) };
-      const verifier = open({ dedup: half, onStoreError: (error) => errors.push(error) });
+      const verifier = open({ dedup: half, onStoreError });
       expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
       expect(errors.map(String)).toEqual([expect.stringMatching(/connection refused$/)]);
+    });
+
+    test('reports that the store is full, whose new events get 503', async () => {
+      const errors: unknown[] = [];
+      const dedup = library().memoryStore({ maxIds: 1 });
+      const verifier = open({ dedup, onStoreError: (error) => errors.push(error) });
+      const statuses = [];
+      for (const id of ['msg_1', 'msg_2', 'msg_1']) statuses.push((await verifier.handle(sign({ id }), () => undefined)).status);
+      expect(statuses).toEqual([204, 503, 200]);
+      expect(errors.map(String)).toEqual([expect.stringMatching(/the memory store is full \(1 /)]);
     });
   });
 
