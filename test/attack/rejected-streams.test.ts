@@ -20,6 +20,8 @@ const MOST_FIELDS = 190;
 const BURST = 1_000;
 /** Envoy opens so many on a connection before it has read the settings. */
 const ENVOY_STREAMS = 1_024;
+/** In bytes; more than a stream buffers. */
+const LARGE_RESPONSE = 300_000;
 /** The identifier of SETTINGS_MAX_CONCURRENT_STREAMS. */
 const MAX_CONCURRENT_STREAMS = 3;
 
@@ -270,6 +272,19 @@ describe('HTTP/2 streams are not limited', () => {
     client.socket.write(toRequest(8 * BURST + 1, '/open'));
     await client.next(({ stream, type }) => stream === 8 * BURST + 1 && type === FRAME.headers);
     expect(isGoaway(client)).toBe(false);
+  });
+
+  test('if their responses are large', async () => {
+    await start();
+    app.handler = (_request, response) => response.end(Buffer.alloc(LARGE_RESPONSE));
+    session = connect(`https://localhost:${gate.port}`, { ca: readFileSync(authority.ca) });
+    const statuses = Array.from({ length: 3 * STREAMS }, async () => {
+      const stream = (session as ClientHttp2Session).request({ ':path': '/open' });
+      const status = new Promise((resolve) => stream.once('response', (fields) => resolve(fields[':status'])));
+      const ended = new Promise((resolve) => stream.resume().once('close', () => resolve(stream.rstCode)));
+      return [await ended, await status];
+    });
+    expect(new Set((await Promise.all(statuses)).map(String))).toEqual(new Set(['0,200']));
   });
 
   test('if a client opens twice as many as it may have, before it knows the limit', async () => {

@@ -41,12 +41,12 @@ interface SessionLimits {
   /** Streams that a session may open and reset at once, and per second after that (CVE-2023-44487). */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
-  /** The memory for the protocol state of a session, in MiB. */
+  /** In MiB: the protocol state of a session, and up to 64 KiB of the response of each stream. Beyond it, Node resets each new stream. */
   readonly memory: number;
 }
 
 /** As many streams as a browser needs. Those that a client opens before it has read this limit count as invalid. */
-const OF_ONE_CLIENT: SessionLimits = { streams: 100, invalid: 1_024, resetBurst: 200, resetsPerSecond: 20, memory: 1 };
+const OF_ONE_CLIENT: SessionLimits = { streams: 100, invalid: 1_024, resetBurst: 200, resetsPerSecond: 20, memory: 10 };
 /**
  * A proxy passes on what its clients cancel or write wrongly, so one of them could end the requests of all others. As many streams as Envoy opens
  * before it has read the limit. The limit on a turn of the event loop applies to them, too.
@@ -56,7 +56,7 @@ const OF_MANY_CLIENTS: SessionLimits = {
   invalid: 2 ** 32 - 1,
   resetBurst: 2 ** 32 - 1,
   resetsPerSecond: 2 ** 32 - 1,
-  memory: 10,
+  memory: 100,
 };
 /**
  * For new connections of a client that has used up its budget of rejected streams: it could open one after the other. Also for those that it
