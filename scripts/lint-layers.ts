@@ -63,7 +63,7 @@ const isIn =
   (...folders: readonly string[]) =>
   (file: string) =>
     folders.some((folder) => file.startsWith(`${folder}/`));
-/** Besides `config` and `cli`: the console's page, kubeconfigs and their plugins, /proc, the names of the machine, and standard output. */
+/** Besides `config` and `cli`: the console's page, /proc, the names of the machine, and standard output. */
 const FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page.ts',
   'http/dial/resolve.ts',

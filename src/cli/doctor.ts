@@ -2,15 +2,15 @@
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { formatProblem } from '../core/problem.ts';
-import { KubeClient } from '../kubernetes/client/client.ts';
+import { type Cluster, connectCluster } from '../kubernetes/client/cluster.ts';
 import { KubeError } from '../kubernetes/client/error.ts';
-import { findCluster } from '../kubernetes/client/kubeconfig.ts';
 import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
 import { type DoctorReport, diagnose, toJson, toText } from '../kubernetes/doctor/report.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { toChoice } from './input.ts';
 
 import { EXIT, type Io } from './io.ts';
+import { closeAtExit } from './shutdown.ts';
 import { readVersion } from './version.ts';
 
 const FAIL_ON: readonly string[] = ['error', 'warning'];
@@ -31,25 +31,39 @@ export async function examineCluster(
   },
   io: Io,
 ): Promise<number> {
-  const { format, failOn } = options;
-  toChoice(failOn, FAIL_ON, '--fail-on');
+  toChoice(options.failOn, FAIL_ON, '--fail-on');
   if (options.namespace !== undefined && options.allNamespaces === true)
     throw usageError('use either --namespace or --all-namespaces');
   if (options.namespace !== undefined && !NAMESPACE.test(options.namespace))
     throw usageError(`--namespace ${options.namespace} is not a valid namespace name`);
-  const given =
-    options.config === undefined ? undefined : { config: await readGiven(options.config, io), version: readVersion() };
-  const cluster = await findCluster({
-    file: options.kubeconfig,
-    context: options.context,
-    env: io.env,
-    clock: systemClock,
-    onMessage: io.stderr,
-  });
-  const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? cluster.namespace);
-  const client = new KubeClient(cluster.access, systemClock);
+  const given = options.config === undefined ? undefined : await readGiven(options.config, io);
+  const cluster = await connectCluster({ ...options, clock: systemClock, io, closeAtExit });
   try {
-    const report = diagnose(await readFacts(client, { namespace, isLive: options.live === true, given }, systemClock));
+    return await reportOn(cluster, { ...options, given }, io);
+  } finally {
+    cluster.client.close();
+  }
+}
+
+/** Examines a cluster to which the client is connected. */
+export async function reportOn(
+  cluster: Cluster,
+  options: {
+    readonly namespace?: string;
+    readonly allNamespaces?: boolean;
+    readonly given: InjectorConfig | undefined;
+    readonly format: string;
+    readonly failOn: string;
+    readonly live?: boolean;
+  },
+  io: Io,
+): Promise<number> {
+  const { format, failOn } = options;
+  const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? cluster.namespace);
+  const given = options.given === undefined ? undefined : { config: options.given, version: readVersion() };
+  try {
+    const facts = await readFacts(cluster.client, { namespace, isLive: options.live === true, given }, systemClock);
+    const report = diagnose(facts);
     const subject = { context: cluster.name, namespace };
     io.stdout(format === 'json' ? toJson(report, subject) : toText(report, subject, io.isColored === true));
     return isFailed(report, failOn) ? EXIT.failed : EXIT.ok;
@@ -57,8 +71,6 @@ export async function examineCluster(
     // Without a response from the API server there is no result.
     if (thrown instanceof KubeError) throw usageError(thrown.message);
     throw thrown;
-  } finally {
-    client.close();
   }
 }
 

@@ -8,13 +8,13 @@ import { runDetached } from '../core/safe-events.ts';
 import { readClientCa } from '../kubernetes/admission/caller-names.ts';
 import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { RotationController } from '../kubernetes/certificates/certificate-rotation.ts';
-import { KubeClient } from '../kubernetes/client/client.ts';
-import { findCluster } from '../kubernetes/client/kubeconfig.ts';
+import type { KubeClient } from '../kubernetes/client/client.ts';
+import { connectCluster } from '../kubernetes/client/cluster.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { describeArgument } from './input.ts';
 import { EXIT, type Io, logForeignLines } from './io.ts';
-import { Shutdown } from './shutdown.ts';
+import { closeAtExit, Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
 /** Parsed options. */
@@ -49,10 +49,9 @@ async function readInjectorConfig(file: string, io: Io): Promise<InjectorConfig 
 }
 
 /** Returns undefined after reporting why. */
-async function openCluster({ kubeconfig, context }: InjectorOptions, io: Io): Promise<KubeClient | undefined> {
+async function openCluster(options: InjectorOptions, io: Io): Promise<KubeClient | undefined> {
   try {
-    const { access } = await findCluster({ file: kubeconfig, context, env: io.env, clock: systemClock, onMessage: io.stderr });
-    return new KubeClient(access, systemClock);
+    return (await connectCluster({ ...options, clock: systemClock, io, closeAtExit })).client;
   } catch (thrown) {
     if (!(thrown instanceof SidegateError && thrown.kind === 'user')) throw thrown;
     io.stderr(`sidegate: ${thrown.message}\n`);

@@ -1,4 +1,4 @@
-/** Stops a running command after a signal or an unhandled exception, with a drain that always ends. */
+/** Stops a running command after a signal or an unhandled exception, with a drain that always ends, and what a command has started. */
 import { Worker } from 'node:worker_threads';
 import { type Milliseconds, systemClock, within } from '../core/clock.ts';
 import { onEvent, reportEscaped, runDetached } from '../core/safe-events.ts';
@@ -115,4 +115,28 @@ function untilSignal(exit: (code: number) => void): Promise<string> {
       });
     }
   });
+}
+
+const closers = new Set<() => void>();
+let isWatchingEnd = false;
+
+/** Calls `close` when this process exits, or gets a signal that nothing else handles, and then ends it. Returns how to cancel that. */
+export function closeAtExit(close: () => void): () => void {
+  closers.add(close);
+  if (!isWatchingEnd) watchEnd();
+  return () => closers.delete(close);
+}
+
+function watchEnd(): void {
+  isWatchingEnd = true;
+  const closeAll = (): void => {
+    for (const close of closers) close();
+  };
+  process.once('exit', closeAll);
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    process.once(signal, () => {
+      if (process.listenerCount(signal) > 0) return;
+      closeAll();
+      process.kill(process.pid, signal);
+    });
 }

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { stringify } from 'yaml';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { type DoctorRun, runDoctor, toTable } from '../support/cluster/doctor.ts';
 import { askForGate, createGateConfig } from '../support/cluster/gate-pods.ts';
@@ -201,24 +200,6 @@ test('reports what a user with few permissions cannot read, and checks the rest'
   expect(nobody.report.cluster[0]).toMatchObject({ code: 'pods-not-known', severity: 'error' });
   const stranger = await doctor(cluster.kubeconfig('no-such-token'));
   expect(stranger).toMatchObject({ code: 2, stderr: expect.stringContaining('Unauthorized') });
-});
-
-test('authenticates with a client certificate', async () => {
-  const { server, ca, clientCertificate } = cluster.connection;
-  const base64 = (text: string): string => Buffer.from(text).toString('base64');
-  const text = stringify({
-    'current-context': 'c',
-    clusters: [{ name: 'c', cluster: { server, 'certificate-authority-data': base64(ca) } }],
-    users: [
-      {
-        name: 'c',
-        user: { 'client-certificate-data': base64(clientCertificate.cert), 'client-key-data': base64(clientCertificate.key) },
-      },
-    ],
-    contexts: [{ name: 'c', context: { cluster: 'c', user: 'c' } }],
-  });
-  const { report } = await doctor(text);
-  expect(report.cluster[0]).toMatchObject({ code: 'pods-not-known' });
 });
 
 test('reports why pods are missing while no injector responds', async () => {

@@ -1,9 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, beforeEach, expect, test } from 'vitest';
-import { stringify } from 'yaml';
+import { parseArgs } from 'node:util';
+import { beforeEach, expect, test } from 'vitest';
+import { reportOn } from '../../src/cli/doctor.ts';
 import { runProgram } from '../../src/cli/program.ts';
-import { type Asked, answerJson, toStatus } from '../support/api-server.ts';
+import type { SidegateError } from '../../src/core/errors.ts';
+import { loadInjectorConfig } from '../../src/kubernetes/injector/injector-config.ts';
+import { type Asked, answerJson, toClient, toStatus } from '../support/api-server.ts';
 import {
   type Json,
   makeBare,
@@ -15,7 +18,7 @@ import {
   NAMESPACE,
   OWNER,
 } from '../support/doctor.ts';
-import { makeFolder, useApiServer, useFolder } from '../support/fixtures.ts';
+import { makeFolder, useApiServer } from '../support/fixtures.ts';
 import { recordIo } from '../support/io.ts';
 
 const GATE = `
@@ -28,7 +31,6 @@ routes:
 const METRICS = `/api/v1/namespaces/${NAMESPACE}/pods/web-1-a:8481/proxy/metrics`;
 const INJECTOR = 'sidecar: { image: "sidegate:1.0.0" }\n';
 
-const file = join(useFolder(), 'config');
 /** What the API server has: lists by path, and single objects and texts by theirs; a number is a refusal. */
 let objects: Record<string, Json>;
 
@@ -41,18 +43,6 @@ const server = useApiServer((asked, response) => {
   else if (typeof found === 'number') answerJson(response, found, toStatus(found, 'Forbidden', `${path} is forbidden`));
   else if (found !== undefined) answerJson(response, 200, found);
   else answerJson(response, 404, toStatus(404, 'NotFound', `${path} not found`));
-});
-beforeAll(() => {
-  const cluster = { server: server.url.href, 'certificate-authority-data': Buffer.from(server.ca).toString('base64') };
-  writeFileSync(
-    file,
-    stringify({
-      'current-context': 'test',
-      clusters: [{ name: 'c', cluster }],
-      users: [{ name: 'u', user: { token: 'very-secret' } }],
-      contexts: [{ name: 'test', context: { cluster: 'c', user: 'u', namespace: NAMESPACE } }],
-    }),
-  );
 });
 beforeEach(() => {
   const { Deployment, ReplicaSet } = makeDeployment();
@@ -96,9 +86,34 @@ function policyFor(ports: number[]): Json {
   };
 }
 
+/** The whole command, which has no cluster. */
+async function runDoctor(...args: string[]) {
+  const { io, stderr } = recordIo();
+  return { code: await runProgram(['doctor', ...args], io), stderr: stderr() };
+}
+
+const OPTIONS = {
+  namespace: { type: 'string', short: 'n' },
+  'all-namespaces': { type: 'boolean', short: 'A' },
+  config: { type: 'string' },
+  format: { type: 'string', default: 'text' },
+  'fail-on': { type: 'string', default: 'error' },
+  live: { type: 'boolean' },
+} as const;
+
+/** What the command does once it is connected: test/cluster connects with kubectl. */
 async function doctor(...args: string[]) {
   const recorded = recordIo();
-  const code = await runProgram(['doctor', '--kubeconfig', file, ...args], recorded.io);
+  const { values } = parseArgs({ args, options: OPTIONS });
+  const { 'all-namespaces': allNamespaces = false, 'fail-on': failOn, config, ...rest } = values;
+  const given = config === undefined ? undefined : (await loadInjectorConfig(config)).config;
+  const client = toClient(server, 'very-secret');
+  const cluster = { client, namespace: NAMESPACE, name: 'test' };
+  const code = await reportOn(cluster, { ...rest, allNamespaces, failOn, given }, recorded.io).catch((thrown: SidegateError) => {
+    recorded.io.stderr(`sidegate: ${thrown.message}\n`);
+    return 2;
+  });
+  client.close();
   const [stdout, stderr] = [recorded.stdout(), recorded.stderr()];
   expect(stdout + stderr).not.toContain('very-secret');
   return { code, stdout, stderr, json: args.includes('json') ? (JSON.parse(stdout) as Json) : undefined };
@@ -270,7 +285,7 @@ test('uses the given config of the injector instead of its ConfigMap', async () 
     'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n';
   expect((await doctor('--format', 'json')).json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['settings-stale']);
   writeFileSync(given, 'sidecar: { imag: x }\n');
-  const { code, stderr } = await doctor('--config', given);
+  const { code, stderr } = await runDoctor('--config', given);
   expect(code).toBe(2);
   expect(stderr).toMatch(/injector\.yaml:1:\d+: error.*"imag"/);
 });
@@ -322,10 +337,9 @@ test.each([
   [['--fail-on', 'note'], /--fail-on note is not one of error, warning/],
   [['-n', 'a', '-A'], /either --namespace or --all-namespaces/],
   [['-n', '../x'], /not a valid namespace name/],
-  [['--context', 'other'], /no context other/],
   [['--config', '/absent.yaml'], /--config: \/absent\.yaml: error the file does not exist/],
 ])('rejects the arguments %j', async (args, text) => {
-  const { code, stderr } = await doctor(...args);
+  const { code, stderr } = await runDoctor(...args);
   expect(code).toBe(2);
   expect(stderr).toMatch(text);
 });

@@ -1,18 +1,13 @@
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
-import { stringify } from 'yaml';
-import { answerJson, startApiServer } from '../support/api-server.ts';
 import { holdResponses } from '../support/app.ts';
-import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { makeFolder, useApp } from '../support/fixtures.ts';
+import { useApp } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
-import { type GateProcess, LAUNCHER, startGateProcess } from '../support/process.ts';
+import { type GateProcess, startGateProcess } from '../support/process.ts';
 
 /** Node loads it before the gate; the gate itself has no such hook. */
 const FAULT = pathToFileURL(join(import.meta.dirname, '..', 'support', 'escaping-error.ts')).href;
@@ -85,47 +80,4 @@ test('repeated exceptions do not shorten the drain, fill the log or show their m
   expect(escaped).toHaveLength(10);
   expect(escaped).toContainEqual(expect.objectContaining({ site: 'process', error: 'TypeError ERR_TEST' }));
   expect(JSON.stringify(lines)).not.toContain('secret-in');
-});
-
-test('an unhandled exception drains the injector, which exits 1', async () => {
-  const folder = makeFolder();
-  const api = await startApiServer((_request, response) => answerJson(response, 200, { major: '1', minor: '34' }));
-  const pair = makeAuthority(folder, 'root').issue('server', 'DNS:injector.gate.svc');
-  mkdirSync(join(folder, 'tls'));
-  writeFileSync(join(folder, 'tls', 'tls.crt'), readFileSync(pair.cert));
-  writeFileSync(join(folder, 'tls', 'tls.key'), readFileSync(pair.key));
-  const server = {
-    address: '127.0.0.1:0',
-    adminAddress: '127.0.0.1:0',
-    shutdown: { grace: '0ms', drain: '2s' },
-    certificate: { directory: join(folder, 'tls') },
-  };
-  const kubeconfig = {
-    'current-context': 'c',
-    contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
-    clusters: [{ name: 'c', cluster: { server: api.url, 'certificate-authority-data': Buffer.from(api.ca).toString('base64') } }],
-    users: [{ name: 'u', user: { token: 't' } }],
-  };
-  writeFileSync(join(folder, 'injector.yaml'), stringify({ sidecar: { image: 'registry.example/sidegate:1' }, server }));
-  writeFileSync(join(folder, 'kubeconfig'), stringify(kubeconfig));
-  const args = ['inject-server', '--config', join(folder, 'injector.yaml'), '--kubeconfig', join(folder, 'kubeconfig')];
-  const child = spawn(process.execPath, [LAUNCHER, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, NODE_OPTIONS: `--import=${FAULT}` },
-  });
-  try {
-    let text = '';
-    child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-      text += chunk;
-    });
-    const exit = new Promise((resolve) => child.once('close', (code, signal) => resolve(code ?? signal)));
-    await until(() => text.includes('"listening"'));
-    child.kill('SIGUSR2');
-    expect(await exit).toBe(1);
-    expect(text).toContain('"escaped_error"');
-    expect(text).toContain('"stopped"');
-  } finally {
-    child.kill('SIGKILL');
-    await api.stop();
-  }
 });

@@ -43,6 +43,7 @@ export const CLUSTER_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-controller-manager', 'v1.36.3', 2),
   { name: 'helm-v4.3.1', module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', flags: STRIPPED, minutes: 3 },
   { name: 'helm-v3.22.0', module: 'helm', package: 'helm.sh/helm/v3/cmd/helm', flags: STRIPPED, minutes: 1 },
+  { name: 'kubectl-v1.37.1', module: 'helm', package: './kubectl', flags: STRIPPED, minutes: 1 },
   { name: 'pod-security-v1.36.3', module: 'kubernetes-1.36', package: './pod-security', flags: STRIPPED, minutes: 1 },
   kubernetes('kube-apiserver', 'v1.34.2', 5),
 ];
@@ -53,7 +54,6 @@ export const NODE_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-scheduler', 'v1.36.3', 1),
   kubernetes('kube-proxy', 'v1.36.3', 1),
   { name: 'coredns-v1.14.7', module: 'coredns', package: '.', flags: STRIPPED, minutes: 2 },
-  { name: 'kubectl-v1.37.1', module: 'helm', package: './kubectl', flags: STRIPPED, minutes: 1 },
 ];
 
 /** The conformance tests of HTTP/2, for the oracles. */

@@ -6,6 +6,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
+import { systemClock } from '../../src/core/clock.ts';
+import { KubeClient } from '../../src/kubernetes/client/client.ts';
 import { type Authority, makeAuthority } from './certificates.ts';
 
 /** What the server was asked. */
@@ -41,6 +43,11 @@ export function answerJson(response: ServerResponse, status: number, value: unkn
 /** The API server's form of an error. */
 export function toStatus(code: number, reason: string, message: string): object {
   return { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, reason, message };
+}
+
+/** A client that connects to it as in a pod. */
+export function toClient({ url, ca }: ApiServer, token = 't'): KubeClient {
+  return new KubeClient({ kind: 'pod', server: url, ca, token: async () => token }, systemClock);
 }
 
 /** Starts one on loopback, whose certificate is for `names`; client certificates by its own authority are taken, none is wanted. */

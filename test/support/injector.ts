@@ -1,4 +1,4 @@
-/** A real injector in this process, on free ports, with a kubeconfig of the test's own API server. */
+/** A real injector in this process, on free ports, with the test's own API server. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { tmpdir } from 'node:os';
@@ -6,10 +6,9 @@ import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { systemClock } from '../../src/core/clock.ts';
 import { Injector } from '../../src/kubernetes/admission/injector.ts';
-import { KubeClient } from '../../src/kubernetes/client/client.ts';
 import { parseInjectorConfig } from '../../src/kubernetes/injector/injector-config.ts';
 import { createLogger } from '../../src/telemetry/log/logger.ts';
-import { type AnswerWith, type ApiServer, startApiServer } from './api-server.ts';
+import { type AnswerWith, type ApiServer, startApiServer, toClient } from './api-server.ts';
 import type { Sections } from './gate.ts';
 
 /** One that runs. */
@@ -54,7 +53,7 @@ export async function startInjector(answer: AnswerWith, toServer: (folder: strin
   const clientCa = clientAuth === undefined ? undefined : readFileSync(clientAuth.caFile);
   const lines: string[] = [];
   const logger = createLogger({ level: 'debug', version: '1', destination: { write: (line) => void lines.push(line) } });
-  const kube = new KubeClient({ server: api.url, ca: api.ca, credentials: async () => ({ token: 't' }) }, systemClock);
+  const kube = toClient(api);
   const parts = {
     config,
     server: config.server,

@@ -58,6 +58,11 @@ export function toNestedReview(values: number): string {
   return toReview().replace('"uid"', `"nested":[${nested.join(',')}],"uid"`);
 }
 
+/** Mounts the files of a service account where a pod has them, for this process alone. */
+const AS_IN_A_POD = `
+place=/run/secrets/kubernetes.io/serviceaccount
+mount -t tmpfs none /run && mkdir -p $place && cp "$0/token" "$0/ca.crt" "$0/namespace" $place && exec "$@"`;
+
 /** Starts it in a cgroup of `mebibytes`. */
 export async function startInjectorInCgroup(mebibytes: number): Promise<CgroupInjector> {
   const api = await startApiServer(({ url }, response) => {
@@ -71,18 +76,11 @@ export async function startInjectorInCgroup(mebibytes: number): Promise<CgroupIn
   writeFileSync(join(folder, 'tls', 'tls.key'), readFileSync(pair.key));
   const server = { address: '127.0.0.1:0', adminAddress: '127.0.0.1:0', certificate: { directory: join(folder, 'tls') } };
   writeFileSync(join(folder, 'injector.yaml'), stringify({ sidecar: { image: 'registry.example/sidegate:1' }, server }));
-  const cluster = { server: api.url.href, 'certificate-authority-data': Buffer.from(api.ca).toString('base64') };
-  const kubeconfig = {
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'c', cluster }],
-    users: [{ name: 'u', user: { token: 't' } }],
-    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
-    'current-context': 'x',
-  };
-  writeFileSync(join(folder, 'kubeconfig'), stringify(kubeconfig));
-  const files = ['--config', join(folder, 'injector.yaml'), '--kubeconfig', join(folder, 'kubeconfig')];
-  const running = startInCgroup(mebibytes, await toImageCommand('inject-server', ...files));
+  for (const [name, text] of Object.entries({ namespace: 'shop', token: 't', 'ca.crt': api.ca }))
+    writeFileSync(join(folder, name), text);
+  const command = await toImageCommand('inject-server', '--config', join(folder, 'injector.yaml'));
+  const service = { KUBERNETES_SERVICE_HOST: api.url.hostname, KUBERNETES_SERVICE_PORT: api.url.port };
+  const running = startInCgroup(mebibytes, ['unshare', '--mount', 'sh', '-c', AS_IN_A_POD, folder, ...command], service);
   const lines = collectLines(running.child);
   const find = (name: string): Record<string, unknown> | undefined => lines().find(({ msg }) => msg === name);
   const listening = await until(() => {

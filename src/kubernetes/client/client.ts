@@ -1,8 +1,7 @@
 /** A client for a cluster's API server: JSON over https with deadlines and size limits, and errors with the server's reason. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { ClusterAccess } from './access.ts';
 import { KubeError, toKubeError } from './error.ts';
-import { type KubeResponse, Transport } from './transport.ts';
+import { type ClusterAccess, type KubeResponse, Transport } from './transport.ts';
 
 /** Content types of request bodies. */
 export const CONTENT = {
@@ -123,7 +122,7 @@ export class KubeClient {
     }
   }
 
-  /** Closes idle connections. */
+  /** Closes idle connections, and ends the kubectl of the access. */
   close(): void {
     this.#transport.close();
   }
@@ -140,7 +139,7 @@ export class KubeClient {
     };
     let isRejected = false;
     for (let waits = 0; ; ) {
-      const response = await this.#transport.send(request, await this.#credentials(isRejected));
+      const response = await this.#transport.send(request, await this.#token());
       if (response.status === UNAUTHORIZED && !isRejected) {
         // The token may have been rotated since it was read, so try once more with fresh credentials.
         isRejected = true;
@@ -148,17 +147,16 @@ export class KubeClient {
         waits++;
         await this.#wait(response.retryAfter);
       } else {
-        return toAccepted(response, `${method} ${path}`);
+        return toAccepted(response, `${method} ${path}`, this.#access.kind === 'kubectl');
       }
     }
   }
 
-  async #credentials(isRejected: boolean): ReturnType<ClusterAccess['credentials']> {
+  async #token(): Promise<string | undefined> {
     try {
-      return await this.#access.credentials(isRejected);
+      return this.#access.kind === 'kubectl' ? undefined : await this.#access.token();
     } catch (thrown) {
-      if (thrown instanceof KubeError) throw thrown;
-      throw new KubeError(0, 'NoCredentials', thrown instanceof Error ? thrown.message : 'there are no credentials');
+      throw new KubeError(0, 'NoCredentials', thrown instanceof Error ? thrown.message : 'there is no token');
     }
   }
 
@@ -169,13 +167,14 @@ export class KubeClient {
   }
 }
 
-function toAccepted(response: KubeResponse, request: string): KubeResponse {
-  const { status, body } = response;
+function toAccepted(response: KubeResponse, request: string, isThroughKubectl: boolean): KubeResponse {
+  const { status, body, type } = response;
   if (status >= 200 && status < 300) return response;
   // An API server never redirects. Following a redirect would send the credentials to another host.
   if (status >= 300 && status < 400)
     throw new KubeError(status, 'Redirected', `${request}: the server sent a redirect (${status}), which is not followed`);
-  throw toKubeError(status, body, request);
+  const isOfKubectl = isThroughKubectl && status === 500 && type?.startsWith('text/plain') === true;
+  throw toKubeError(status, body, request, isOfKubectl);
 }
 
 function toQuery(query: Query = {}): string {

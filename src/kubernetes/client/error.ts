@@ -38,11 +38,15 @@ const REASONS: Readonly<Record<number, string>> = {
 };
 const MAX_MESSAGE_LENGTH = 2_000;
 
-/** Converts a response to an error. Other bodies than a Status object come from a proxy, and are not shown. */
-export function toKubeError(status: number, body: Buffer, request: string): KubeError {
+/**
+ * Converts a response to an error. Other bodies than a Status object come from a proxy, and are not shown, except for the first line of a
+ * kubectl that could not connect or log in.
+ */
+export function toKubeError(status: number, body: Buffer, request: string, isOfKubectl: boolean): KubeError {
   const parsed = parseStatus(body);
   const reason = parsed?.reason || REASONS[status] || 'Unknown';
-  const message = parsed?.message || `the response was ${status}, without a message from the API server`;
+  const unparsed = `the response was ${status}, without a message from the API server`;
+  const message = parsed?.message || (isOfKubectl ? `kubectl: ${body.toString('utf8').split('\n', 1)[0]}` : unparsed);
   return new KubeError(status, reason, `${request}: ${message.slice(0, MAX_MESSAGE_LENGTH)}`);
 }
 

@@ -1,13 +1,28 @@
 /** Sends one request to the API server: keep-alive connections, TLS with the cluster's CA, a deadline and a size limit. */
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { getCACertificates } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { GrowingBuffer } from '../../core/reading.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import { trimEnd } from '../../core/text.ts';
-import type { ClusterAccess, Credentials } from './access.ts';
 import { type ClientReason, KubeError } from './error.ts';
+
+/** How to reach the API server: with the service account of a pod, or through the socket of a kubectl that authenticates. */
+export type ClusterAccess =
+  | {
+      readonly kind: 'pod';
+      /** https. */
+      readonly server: URL;
+      /** PEM. Read before every request, because a mounted CA can be replaced. */
+      readonly ca: string;
+      /** Called before every request, and again after a 401. */
+      token(): Promise<string>;
+    }
+  | {
+      readonly kind: 'kubectl';
+      readonly socketPath: string;
+      /** Ends kubectl. */
+      close(): void;
+    };
 
 /** A request with all its options. */
 interface KubeRequest {
@@ -24,11 +39,12 @@ interface KubeRequest {
 export interface KubeResponse {
   readonly status: number;
   readonly body: Buffer;
+  /** The Content-Type. */
+  readonly type: string | undefined;
   /** In seconds, if the server sent Retry-After. */
   readonly retryAfter: number | undefined;
 }
 
-const SLASH = new Set('/');
 const KEPT = { keepAlive: true, maxSockets: 8 };
 
 type Agent = HttpAgent | HttpsAgent;
@@ -49,11 +65,11 @@ const MESSAGES: Readonly<Record<string, string>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for other names',
 };
 
-/** Reuses connections until the CA or the client certificate changes. */
+/** Reuses connections until the CA changes. */
 export class Transport {
   readonly #access: ClusterAccess;
   readonly #clock: Clock;
-  #agent: { readonly agent: Agent; readonly madeOf: readonly unknown[] } | undefined;
+  #agent: { readonly agent: Agent; readonly ca: string | undefined } | undefined;
 
   constructor(access: ClusterAccess, clock: Clock) {
     this.#access = access;
@@ -61,28 +77,34 @@ export class Transport {
   }
 
   /** Rejects with KubeError (status 0) unless a complete response is received. */
-  async send(outgoing: KubeRequest, credentials: Credentials): Promise<KubeResponse> {
+  async send(outgoing: KubeRequest, token: string | undefined): Promise<KubeResponse> {
     try {
-      const first = await this.#try(outgoing, credentials);
+      const first = await this.#try(outgoing, token);
       if (!('isStale' in first)) return first;
-      const second = await this.#try(outgoing, credentials);
+      const second = await this.#try(outgoing, token);
       if (!('isStale' in second)) return second;
     } catch (thrown) {
       if (thrown instanceof KubeError) throw thrown;
       // Node throws for PEM that it cannot parse, and for a token with characters that headers cannot contain.
-      throw this.#fail('NoCredentials', `the certificate, key, CA or token is invalid (${toMessage(thrown as Error)})`);
+      throw this.#fail('NoCredentials', `the CA or token is invalid (${toMessage(thrown as Error)})`);
     }
     throw this.#fail('Unreachable', 'the connection was closed before the response');
   }
 
+  /** Also ends a kubectl. */
   close(): void {
+    this.#closeAgent();
+    if (this.#access.kind === 'kubectl') this.#access.close();
+  }
+
+  #closeAgent(): void {
     this.#agent?.agent.destroy();
     this.#agent = undefined;
   }
 
-  #try(outgoing: KubeRequest, credentials: Credentials): Promise<KubeResponse | { readonly isStale: true }> {
+  #try(outgoing: KubeRequest, token: string | undefined): Promise<KubeResponse | { readonly isStale: true }> {
     return new Promise((resolve, reject) => {
-      const request = this.#open(outgoing, credentials);
+      const request = this.#open(outgoing, token);
       const end = (): void => {
         cancel();
         request.destroy();
@@ -115,55 +137,35 @@ export class Transport {
     });
   }
 
-  #open({ method, path, accept, content }: KubeRequest, credentials: Credentials): ReturnType<typeof httpRequest> {
-    const { server, headers } = this.#access;
-    const options: RequestOptions = {
-      agent: this.#agentFor(credentials),
-      host: server.hostname.replace(/^\[|\]$/g, ''),
-      port: server.port || (server.protocol === 'http:' ? 80 : 443),
-      method,
-      path: `${trimEnd(server.pathname, SLASH)}${path}`,
-      headers: {
-        ...headers,
-        Host: server.host,
-        Accept: accept,
-        'User-Agent': 'sidegate',
-        ...(content === undefined ? undefined : { 'Content-Type': content.type, 'Content-Length': content.bytes.length }),
-        ...(credentials.token === undefined ? undefined : { Authorization: `Bearer ${credentials.token}` }),
-      },
+  #open({ method, path, accept, content }: KubeRequest, token: string | undefined): ClientRequest {
+    const access = this.#access;
+    const headers = {
+      Accept: accept,
+      'User-Agent': 'sidegate',
+      ...(content === undefined ? undefined : { 'Content-Type': content.type, 'Content-Length': content.bytes.length }),
+      ...(token === undefined ? undefined : { Authorization: `Bearer ${token}` }),
     };
-    return server.protocol === 'http:' ? httpRequest(options) : httpsRequest(options);
+    if (access.kind === 'kubectl') {
+      const agent = this.#agentFor(undefined, () => new HttpAgent(KEPT));
+      return httpRequest({ agent, socketPath: access.socketPath, method, path, headers: { Host: 'localhost', ...headers } });
+    }
+    const { server, ca } = access;
+    // A new CA needs new connections, because the old ones were opened with another one.
+    const agent = this.#agentFor(ca, () => new HttpsAgent({ ...KEPT, ca, minVersion: 'TLSv1.2' }));
+    const host = server.hostname.replace(/^\[|\]$/g, '');
+    return httpsRequest({ agent, host, port: server.port || 443, method, path, headers: { Host: server.host, ...headers } });
   }
 
-  /** A new certificate or CA needs new connections, because the old ones were opened with another identity. */
-  #agentFor({ cert, key }: Credentials): Agent {
-    const { ca } = this.#access;
-    const madeOf = [ca, cert, key];
-    if (this.#agent !== undefined && madeOf.every((part, index) => part === this.#agent?.madeOf[index])) return this.#agent.agent;
-    this.close();
-    const agent = this.#createAgent(ca, cert, key);
-    this.#agent = { agent, madeOf };
+  #agentFor(ca: string | undefined, create: () => Agent): Agent {
+    if (this.#agent?.ca === ca && this.#agent !== undefined) return this.#agent.agent;
+    this.#closeAgent();
+    const agent = create();
+    this.#agent = { agent, ca };
     return agent;
   }
 
-  #createAgent(ca: string | undefined, cert: string | undefined, key: string | undefined): Agent {
-    const { server, serverName, skipVerify, proxyEnv } = this.#access;
-    // http is allowed on loopback only, where no proxy is used.
-    if (server.protocol === 'http:') return new HttpAgent(KEPT);
-    return new HttpsAgent({
-      ...KEPT,
-      ...(proxyEnv === undefined ? undefined : { proxyEnv: { ...proxyEnv } }),
-      ca: ca ?? [...getCACertificates('default'), ...getCACertificates('system')],
-      rejectUnauthorized: skipVerify !== true,
-      minVersion: 'TLSv1.2',
-      ...(serverName === undefined ? undefined : { servername: serverName }),
-      ...(cert === undefined ? undefined : { cert }),
-      ...(key === undefined ? undefined : { key }),
-    });
-  }
-
   #fail(reason: ClientReason, text: string): KubeError {
-    return new KubeError(0, reason, `${this.#access.server.host}: ${text}`);
+    return new KubeError(0, reason, `${this.#access.kind === 'kubectl' ? 'kubectl' : this.#access.server.host}: ${text}`);
   }
 }
 
@@ -182,6 +184,7 @@ function readResponse(
     done({
       status: incoming.statusCode ?? 0,
       body: bytes.view(),
+      type: incoming.headers['content-type'],
       retryAfter: toSeconds(incoming.headers['retry-after']),
     });
   });

@@ -28,8 +28,6 @@ export interface Connection extends Access {
   readonly kubeconfigFile: string;
   /** Tokens of users without any rights, to bind roles to. */
   readonly users: Readonly<Record<'developer' | 'nobody', string>>;
-  /** Certificate and key of the user `certified`, PEM. */
-  readonly clientCertificate: { readonly cert: string; readonly key: string };
   /** What the API server shows to webhooks that ask: PEM of the CA, and the name in the certificate. */
   readonly webhookClient: { readonly ca: string; readonly name: string };
 }
@@ -120,7 +118,6 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
   const file = (name: string): string => join(folder, name);
   const authority = makeAuthority(folder, 'ca');
   const serving = authority.issue('apiserver', `IP:${API_ADDRESS},IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc`);
-  const client = authority.issue('certified', 'DNS:certified');
   const webhookAuthority = makeAuthority(folder, 'webhook-clients');
   writeAdmissionConfig(file, webhookAuthority.issue(WEBHOOK_CLIENT, `DNS:${WEBHOOK_CLIENT}`));
   const keys = createAccountKeys();
@@ -162,7 +159,6 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
     hasControllers: VERSIONS[version].controllers !== undefined,
     kubeconfigFile,
     users: { developer: TOKENS.developer, nobody: TOKENS.nobody },
-    clientCertificate: { cert: read(client.cert), key: read(client.key) },
     webhookClient: { ca: read(webhookAuthority.ca), name: WEBHOOK_CLIENT },
   };
 }

@@ -5,6 +5,7 @@ import { runProgram } from '../../../src/cli/program.ts';
 import { makeFolder } from '../fixtures.ts';
 import { recordIo } from '../io.ts';
 import type { Kube } from './kube-request.ts';
+import { provideKubectl } from './kubectl.ts';
 
 /** How it ended. */
 export interface DoctorRun {
@@ -14,11 +15,12 @@ export interface DoctorRun {
   readonly stderr: string;
 }
 
-/** Examines a namespace with the rights of a kubeconfig. */
+/** Examines a namespace with the rights of a kubeconfig, through kubectl. */
 export async function runDoctor(kubeconfig: string, namespace: string, ...args: readonly string[]): Promise<DoctorRun> {
-  const file = join(makeFolder(), 'kubeconfig');
+  const folder = makeFolder();
+  const file = join(folder, 'kubeconfig');
   writeFileSync(file, kubeconfig);
-  const { io, stdout, stderr } = recordIo();
+  const { io, stdout, stderr } = recordIo({ env: provideKubectl(folder) });
   const code = await runProgram(['doctor', '--kubeconfig', file, '-n', namespace, '--format', 'json', ...args], io);
   return { code, stderr: stderr(), report: stdout() === '' ? undefined : JSON.parse(stdout()) };
 }

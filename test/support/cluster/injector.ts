@@ -8,6 +8,7 @@ import { until } from '../gate.ts';
 import { LAUNCHER } from '../process.ts';
 import type { Cluster } from './cluster.ts';
 import type { Kube } from './kube-request.ts';
+import { provideKubectl } from './kubectl.ts';
 import { type Program, startProgram } from './program.ts';
 
 /** One replica. */
@@ -93,6 +94,7 @@ export async function installInjector(
     'injector.yaml',
     toConfig({ namespace, webhook: name, lives, clientAuth: clientAuth === 'none' ? {} : { clientAuth: auth } }),
   );
+  const env = provideKubectl(folder);
   const replicas: Replica[] = [];
   const controllers: RotationProgram[] = [];
   let started = 0;
@@ -106,13 +108,13 @@ export async function installInjector(
     replicas,
     controllers,
     async start() {
-      const replica = await startReplica(config, kubeconfigs.injector, join(folder, `log-${started++}`));
+      const replica = await startReplica([config, kubeconfigs.injector], join(folder, `log-${started++}`), env);
       replicas.push(replica);
       return replica;
     },
     startController() {
       const args = [LAUNCHER, 'rotate-certificates', '-c', config, '--kubeconfig', kubeconfigs.rotation];
-      const program = startProgram(process.execPath, args, join(folder, `rotation-${started++}`));
+      const program = startProgram(process.execPath, args, join(folder, `rotation-${started++}`), env);
       const controller = { program, log: () => toLines(program) };
       controllers.push(controller);
       return controller;
@@ -133,8 +135,13 @@ function toLines(program: Program): Record<string, unknown>[] {
     .flatMap((line) => (line.startsWith('{') && line.endsWith('}') ? [JSON.parse(line) as Record<string, unknown>] : []));
 }
 
-async function startReplica(config: string, kubeconfig: string, logFile: string): Promise<Replica> {
-  const program = startProgram(process.execPath, [LAUNCHER, 'inject-server', '-c', config, '--kubeconfig', kubeconfig], logFile);
+async function startReplica(
+  [config, kubeconfig]: readonly [string, string],
+  logFile: string,
+  env: NodeJS.ProcessEnv,
+): Promise<Replica> {
+  const args = [LAUNCHER, 'inject-server', '-c', config, '--kubeconfig', kubeconfig];
+  const program = startProgram(process.execPath, args, logFile, env);
   const log = (): Record<string, unknown>[] => toLines(program);
   await until(() => {
     if (program.ended() !== undefined) throw new Error(`the injector ended: ${program.log()}`);

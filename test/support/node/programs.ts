@@ -35,7 +35,6 @@ export interface Credentials {
   readonly ca: string;
   readonly token: (user: User) => string;
   readonly webhookClient: { readonly ca: string; readonly name: string };
-  readonly clientCertificate: { readonly cert: string; readonly key: string };
 }
 
 /** Writes keys, certificates, users and configuration files, which all starts of the node share. */
@@ -48,7 +47,6 @@ export function writeFiles({ folder }: Machine): Credentials {
   const authority = makeAuthority(folder, 'ca');
   authority.issue('apiserver', `IP:${NODE_ADDRESS},IP:${API_SERVICE},IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc`);
   authority.issue(KUBELET_CLIENT, `DNS:${KUBELET_CLIENT}`);
-  const certified = authority.issue('certified', 'DNS:certified');
   const webhookAuthority = makeAuthority(folder, 'webhook-clients');
   writeAdmissionConfig(file, webhookAuthority.issue(WEBHOOK_CLIENT, `DNS:${WEBHOOK_CLIENT}`));
   const keys = createAccountKeys();
@@ -67,7 +65,6 @@ export function writeFiles({ folder }: Machine): Credentials {
     ca,
     token,
     webhookClient: { ca: read(webhookAuthority.ca), name: WEBHOOK_CLIENT },
-    clientCertificate: { cert: read(certified.cert), key: read(certified.key) },
   };
 }
 

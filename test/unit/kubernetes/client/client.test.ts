@@ -1,14 +1,15 @@
-import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { connect } from 'node:net';
+import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
-import type { ClusterAccess, Credentials } from '../../../../src/kubernetes/client/access.ts';
 import { CONTENT, KubeClient, METADATA_ONLY_OBJECT } from '../../../../src/kubernetes/client/client.ts';
 import { KubeError } from '../../../../src/kubernetes/client/error.ts';
-import { type AnswerWith, type ApiServer, answerJson, startApiServer, toStatus } from '../../../support/api-server.ts';
+import type { ClusterAccess } from '../../../../src/kubernetes/client/transport.ts';
+import { type AnswerWith, type ApiServer, answerJson, startApiServer, toClient, toStatus } from '../../../support/api-server.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
-import { startServer } from '../../../support/fixtures.ts';
+import { makeFolder } from '../../../support/fixtures.ts';
+
+type PodAccess = ClusterAccess & { kind: 'pod' };
 
 const TOKEN = 'token-that-nobody-may-see';
 const ends: (() => unknown)[] = [];
@@ -16,14 +17,10 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-async function start(
-  answer: AnswerWith,
-  access: (server: ApiServer) => Partial<ClusterAccess> = () => ({}),
-  clock = systemClock,
-) {
+async function start(answer: AnswerWith, access: (server: ApiServer) => Partial<PodAccess> = () => ({}), clock = systemClock) {
   const server = await startApiServer(answer);
-  const base = { server: server.url, ca: server.ca, credentials: async () => ({ token: TOKEN }) };
-  const whole = Object.defineProperties(base, Object.getOwnPropertyDescriptors(access(server))) as ClusterAccess;
+  const base = { kind: 'pod', server: server.url, ca: server.ca, token: async () => TOKEN };
+  const whole = Object.defineProperties(base, Object.getOwnPropertyDescriptors(access(server))) as PodAccess;
   const client = new KubeClient(whole, clock);
   ends.push(
     () => server.stop(),
@@ -48,15 +45,6 @@ test('sends the token, keeps the connection and returns the parsed response', as
   await client.request('GET', '/version');
   expect(server.asked.map(({ headers }) => headers.authorization)).toEqual([`Bearer ${TOKEN}`, `Bearer ${TOKEN}`]);
   expect(server.asked[0]?.clientPort).toBe(server.asked[1]?.clientPort);
-});
-
-test('prefixes each path with the path of the server', async () => {
-  const { server, client } = await start(
-    (_, response) => answerJson(response, 200, {}),
-    ({ url }) => ({ server: new URL('/k8s/clusters/c-1/', url) }),
-  );
-  await client.request('GET', '/api/v1/pods', { query: { labelSelector: 'a=b,c', limit: undefined } });
-  expect(server.asked[0]?.url).toBe('/k8s/clusters/c-1/api/v1/pods?labelSelector=a%3Db%2Cc');
 });
 
 test.each([
@@ -93,9 +81,8 @@ test.each([
   expect(error.message).toBe(`GET /x: the response was ${code}, without a message from the API server`);
 });
 
-test('requests new credentials once after a 401', async () => {
+test('reads the token again once after a 401', async () => {
   const tokens = ['old', 'new', 'new', 'newest'];
-  const refused: (boolean | undefined)[] = [];
   const { server, client } = await start(
     ({ headers }, response) => {
       const isFresh = headers.authorization === 'Bearer new';
@@ -103,34 +90,13 @@ test('requests new credentials once after a 401', async () => {
       else answerJson(response, 401, toStatus(401, 'Unauthorized', 'Unauthorized'));
     },
     () => ({
-      credentials: async (isRefused) => {
-        refused.push(isRefused);
-        return { token: tokens.shift() ?? 'none' };
-      },
+      token: async () => tokens.shift() ?? 'none',
     }),
   );
   expect(await client.request('GET', '/x')).toEqual({ ok: true });
-  expect(refused).toEqual([false, true]);
   await client.request('GET', '/x');
   expect((await failureOf(client.request('GET', '/x'))).status).toBe(401);
   expect(server.asked).toHaveLength(5);
-});
-
-test('presents a client certificate, and opens new connections when it changes', async () => {
-  let pair: Credentials = {};
-  const { server, client } = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ credentials: async () => pair }),
-  );
-  for (const name of ['first', 'second', 'second']) {
-    const { cert, key } = server.authority.issue(name, `DNS:${name}`);
-    if (server.asked.length < 2) pair = { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8') };
-    await client.request('GET', '/x');
-  }
-  expect(server.asked.map(({ clientName }) => clientName)).toEqual(['first', 'second', 'second']);
-  const ports = server.asked.map(({ clientPort }) => clientPort);
-  expect(ports[0]).not.toBe(ports[1]);
-  expect(ports[1]).toBe(ports[2]);
 });
 
 test('trusts only the given CA', async () => {
@@ -146,34 +112,10 @@ test('trusts only the given CA', async () => {
   expect(server.asked).toEqual([]);
 });
 
-test('trusts no unknown CA by default, and any if verification is skipped', async () => {
-  const { client } = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ ca: undefined }),
-  );
-  expect((await failureOf(client.request('GET', '/x'))).reason).toBe('Unreachable');
-  const lax = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ ca: undefined, skipVerify: true }),
-  );
-  expect(await lax.client.request('GET', '/x')).toEqual({});
-});
-
-test('compares the certificate with the given server name instead of the host', async () => {
-  const { client } = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ serverName: 'localhost' }),
-  );
-  expect(await client.request('GET', '/x')).toEqual({});
-  const wrong = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ serverName: 'kubernetes.default' }),
-  );
-  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate is for other names/);
-});
-
 test('uses the current CA', async () => {
-  let ca: string | undefined;
+  const other = await startApiServer(() => undefined);
+  ends.push(() => other.stop());
+  let { ca } = other;
   const { server, client } = await start(
     (_, response) => answerJson(response, 200, {}),
     () => ({
@@ -185,31 +127,6 @@ test('uses the current CA', async () => {
   await failureOf(client.request('GET', '/x'));
   ca = server.ca;
   expect(await client.request('GET', '/x')).toEqual({});
-});
-
-test('uses the given proxy, and checks the certificate behind it', async () => {
-  const connected: string[] = [];
-  const proxy = createServer().on('connect', (request, socket) => {
-    connected.push(request.url ?? '');
-    const [host = '', port = ''] = (request.url ?? '').split(':');
-    const onward = connect(Number(port), host, () => {
-      socket.write('HTTP/1.1 200 OK\r\n\r\n');
-      onward.pipe(socket).pipe(onward);
-    });
-    for (const end of [onward, socket]) end.on('error', () => undefined);
-  });
-  const proxyEnv = { HTTPS_PROXY: `http://127.0.0.1:${await startServer(proxy)}` };
-  const { server, client } = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ proxyEnv }),
-  );
-  expect(await client.request('GET', '/x')).toEqual({});
-  expect(connected).toEqual([server.url.host]);
-  const wrong = await start(
-    (_, response) => answerJson(response, 200, {}),
-    () => ({ proxyEnv, serverName: 'other.name' }),
-  );
-  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate is for other names/);
 });
 
 test('follows no redirect', async () => {
@@ -267,33 +184,30 @@ test('reports a response that is incomplete or not JSON', async () => {
 test('reports that nothing listens', async () => {
   const server = await startApiServer(() => undefined);
   await server.stop();
-  const client = new KubeClient({ server: server.url, credentials: async () => ({}) }, systemClock);
+  const client = toClient(server);
   expect((await failureOf(client.request('GET', '/x'))).message).toBe(`${server.url.host}: connection refused (ECONNREFUSED)`);
 });
 
-test.each([
-  ['certificate', { cert: 'no PEM', key: 'no PEM' }],
-  ['token', { token: `${TOKEN}\nX-Other: 1` }],
-])('reports that a %s cannot be used, and does not show it', async (_, credentials) => {
+test('reports that a token cannot be used, and does not show it', async () => {
   const { server, client } = await start(
     () => undefined,
-    () => ({ credentials: async () => credentials }),
+    () => ({ token: async () => `${TOKEN}\nX-Other: 1` }),
   );
   const { reason, message } = await failureOf(client.request('GET', '/x'));
   expect([reason, message]).toEqual(['NoCredentials', expect.stringMatching(/CA or token is invalid \(/)]);
   expect(server.asked).toEqual([]);
 });
 
-test('reports why there are no credentials', async () => {
+test('reports why there is no token', async () => {
   const { server, client } = await start(
     () => undefined,
     () => ({
-      credentials: async () => {
-        throw new Error('the plugin failed');
+      token: async () => {
+        throw new Error('the file is empty');
       },
     }),
   );
-  expect((await failureOf(client.request('GET', '/x'))).message).toBe('the plugin failed');
+  expect((await failureOf(client.request('GET', '/x'))).message).toBe('the file is empty');
   expect(server.asked).toEqual([]);
 });
 
@@ -358,4 +272,28 @@ test('reads a page that is too large in halves, and a single object that is too 
 test('treats a list without items as empty', async () => {
   const { client } = await start((_, response) => answerJson(response, 200, { items: null, metadata: {} }));
   expect(await client.list('/x')).toEqual([]);
+});
+
+test('sends requests over the socket of kubectl, and reports its errors', async () => {
+  const asked: unknown[] = [];
+  const server = createServer(({ url, headers }, response) => {
+    asked.push([url, headers.host, headers.authorization]);
+    if (url === '/version') return answerJson(response, 200, {});
+    response.writeHead(500, { 'Content-Type': url === '/html' ? 'text/html' : 'text/plain; charset=utf-8' });
+    response.end(url === '/html' ? '<html>' : 'dial tcp 192.0.2.1:6443: connect: connection refused\nmore');
+  });
+  const socketPath = join(makeFolder(), 'api.sock');
+  await new Promise<void>((resolve) => server.listen(socketPath, resolve));
+  let ended = 0;
+  const client = new KubeClient({ kind: 'kubectl', socketPath, close: () => void ended++ }, systemClock);
+  ends.push(() => server.close());
+  expect(await client.request('GET', '/version')).toEqual({});
+  expect(asked).toEqual([['/version', 'localhost', undefined]]);
+  const { status, message } = await failureOf(client.request('GET', '/x'));
+  expect([status, message]).toEqual([500, 'GET /x: kubectl: dial tcp 192.0.2.1:6443: connect: connection refused']);
+  expect((await failureOf(client.request('GET', '/html'))).message).toMatch(/was 500, without a message/);
+  client.close();
+  expect(ended).toBe(1);
+  server.close();
+  expect((await failureOf(client.request('GET', '/x'))).message).toMatch(/^kubectl: /);
 });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { KubeClient } from '../../../../src/kubernetes/client/client.ts';
-import { readInCluster } from '../../../../src/kubernetes/client/kubeconfig.ts';
+import { readInCluster } from '../../../../src/kubernetes/client/cluster.ts';
 import { answerJson, startApiServer } from '../../../support/api-server.ts';
 import { makeFolder } from '../../../support/fixtures.ts';
 
@@ -52,9 +52,9 @@ test('reads the token and the CA before each request, because the kubelet replac
 test('reports which file is missing or empty, and what the pod needs', async () => {
   const entry = await readInCluster(ENV, folder);
   unlinkSync(join(folder, 'token'));
-  await expect(entry?.access.credentials()).rejects.toThrow(/token does not exist.*automountServiceAccountToken/);
+  await expect(entry?.access.token()).rejects.toThrow(/token does not exist.*automountServiceAccountToken/);
   write('token', '\n');
-  await expect(entry?.access.credentials()).rejects.toThrow(/token is empty/);
+  await expect(entry?.access.token()).rejects.toThrow(/token is empty/);
   unlinkSync(join(folder, 'ca.crt'));
   await expect(readInCluster(ENV, folder)).rejects.toThrow(/ca\.crt does not exist/);
 });
