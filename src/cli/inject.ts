@@ -7,7 +7,7 @@ import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../
 import { INJECT_LABEL } from '../kubernetes/injector/names.ts';
 import type { InjectContext, Injection, KubeVersion } from '../kubernetes/injector/outcome.ts';
 import { type PatchOperation, type PatchPath, toPointer } from '../kubernetes/injector/patch.ts';
-import { objectAt } from '../kubernetes/injector/raw.ts';
+import { objectAt, type Raw } from '../kubernetes/injector/raw.ts';
 import { type Manifest, parseManifests } from '../kubernetes/manifests/documents.ts';
 import { findBypasses, findOtherRequests, findWorkloads, type ManifestWorkload } from '../kubernetes/manifests/workloads.ts';
 import { readInput } from './input.ts';
@@ -67,9 +67,24 @@ function injectOne({ file, manifest, workload }: FoundWorkload, context: InjectC
   const namespace = workload.namespace ?? context.namespace;
   const { pod, isJob, template } = workload;
   const injection = injectPod(pod, { ...context, namespace, isJob, ...(template === undefined ? {} : { template }) });
-  report(injection, toPlace(file, manifest, workload), workload, io);
+  const place = toPlace(file, manifest, workload);
+  if (injection.outcome === 'skipped' && injection.reason === 'not_labelled' && isLabeled(workload)) {
+    io.stderr(
+      `${place}: denied: ${INJECT_LABEL} has no effect outside the pod template; move it into the metadata of the pod template, or remove it\n`,
+    );
+    return 'denied';
+  }
+  report(injection, place, io);
   if (injection.outcome === 'injected') return { manifest, workload, patch: injection.patch };
   return injection.outcome === 'denied' ? 'denied' : 'skipped';
+}
+
+/** Whether the label is on the workload, or on what else is around its pod template, such as a jobTemplate: a common mistake. */
+function isLabeled({ object, podPath }: ManifestWorkload): boolean {
+  return podPath.some((_, length) => {
+    const around = podPath.slice(0, length).reduce<Raw>((from, step) => objectAt(from, String(step)), object);
+    return objectAt(objectAt(around, 'metadata'), 'labels')[INJECT_LABEL] === 'true';
+  });
 }
 
 /** Nothing may be printed: the pods would run without the sidecar that they request. */
@@ -112,18 +127,14 @@ function toDocument(file: string, { line, number }: Manifest): string {
   return `${toShown(file)}:${line}: document ${number}`;
 }
 
-function report(injection: Injection, place: string, { object, podPath }: ManifestWorkload, io: Io): void {
+function report(injection: Injection, place: string, io: Io): void {
   switch (injection.outcome) {
     case 'denied':
       io.stderr(`${place}: denied: ${injection.message}\n`);
       return;
-    case 'skipped': {
-      const isOnWorkload = podPath.length > 0 && objectAt(objectAt(object, 'metadata'), 'labels')[INJECT_LABEL] !== undefined;
-      const hint =
-        isOnWorkload && injection.reason === 'not_labelled' ? '; the label must be in the metadata of the pod template' : '';
-      io.stderr(`${place}: skipped: ${injection.message}${hint}\n`);
+    case 'skipped':
+      io.stderr(`${place}: skipped: ${injection.message}\n`);
       return;
-    }
     case 'injected':
       io.stderr(`${place}: injected: ${injection.summary}\n`);
       for (const warning of injection.warnings) io.stderr(`${place}: warning: ${warning}\n`);

@@ -153,11 +153,19 @@ describe('sidegate inject', () => {
     'kind: Service\nmetadata: { LABELS }\nspec: { selector: { sidegate.dev/inject: "true" } }\n',
     'kind: NetworkPolicy\nspec: { podSelector: { matchLabels: { sidegate.dev/inject: "true" } } }\n',
     'kind: StatefulSet\nmetadata: { LABELS }\nspec: { template: { spec: { containers: [] } }, volumeClaimTemplates: [{ metadata: { LABELS } }] }\n',
-    'kind: CronJob\nmetadata: { LABELS }\nspec: { jobTemplate: { metadata: { LABELS }, spec: { template: { spec: { containers: [{}] } } } } }\n',
     'kind: JobSet\nspec: { replicatedJobs: [{ template: { spec: { template: { metadata: { labels: { sidegate.dev/inject: "false" } } } } } }] }\n',
   ])('leaves labels alone that request nothing: %s', async (input) => {
     const { code, stdout } = await run(input.replaceAll('LABELS', LABELS));
     expect([code, stdout]).toEqual([0, input.replaceAll('LABELS', LABELS)]);
+  });
+
+  test.each([
+    'kind: CronJob\nmetadata: { LABELS }\nspec: { jobTemplate: { spec: { template: { spec: { containers: [{}] } } } } }\n',
+    'kind: CronJob\nspec: { jobTemplate: { metadata: { LABELS }, spec: { template: { spec: { containers: [{}] } } } } }\n',
+  ])('denies a label that has no effect, because it is around the pod template: %s', async (input) => {
+    const { code, stdout, stderr } = await run(input.replaceAll('LABELS', LABELS));
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toContain('has no effect outside the pod template; move it');
   });
 
   test.each(['Service', 'constructor'])('reports that the input contains no pod, but a %s', async (kind) => {
