@@ -83,6 +83,16 @@ describe('an endpoint that another replica changed', { timeout: LIMIT_MS }, () =
     }
   });
 
+  test('can be created again after it was deleted, although another replica accepted events for it meanwhile', async () => {
+    const [changer, holder] = await startTwo({});
+    expect((await call(changer.providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);
+    await post(holder, EVENTS, { type: 'for.deleted' });
+    await untilSettled(changer);
+    expect(new Set(await listStates(changer, 'for.deleted'))).toEqual(new Set(['skipped']));
+    const created = { id: 'acme', url: toUrl(after) };
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints', created)).status).toBe(201);
+  });
+
   test('gets the events of the tenant that its ID was created for again, and none is skipped', async () => {
     const [changer] = await startTwo({ tenant: 't1' }, { tenant: 't1' });
     expect((await call(changer.providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);

@@ -38,6 +38,8 @@ const NO_ROOM = {
 const toFull = (part: keyof typeof NO_ROOM | undefined) => part && toProblem('conflict', NO_ROOM[part]);
 const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
+/** Other replicas accept events for a deleted endpoint for a second, or for 10 behind a pooler. */
+const UNTIL_ALL_KNOW_MS = [2_000, 15_000];
 const TEST_TYPE = 'sidegate.test';
 const TEST_DATA = { message: 'This is a test event. You can ignore it.' };
 /** Old secrets that sign during their grace period; receivers bound the number of signatures that they check. */
@@ -145,8 +147,10 @@ export const ENDPOINT_OPERATIONS = [
       const result = await parts.registry.remove(id, version);
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
-      // It is deleted in any case: what is not canceled now is skipped later.
-      await cancelWaiting(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
+      // It is deleted in any case: what is not canceled is skipped later.
+      const cancel = () => cancelWaiting(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
+      for (const delay of UNTIL_ALL_KNOW_MS) parts.clock.after(delay, () => parts.registry.get(id) ?? cancel());
+      await cancel();
       return { status: 204 };
     },
   }),
