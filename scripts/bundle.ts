@@ -119,8 +119,10 @@ const COMMON_JS: TransformOptions = {
   legalComments: 'eof',
 };
 
-/** The console's page, for browsers that get updates. */
-const PAGE: BuildOptions = {
+/** The console's page, for browsers that get updates, and for the gate, which renders it for others. */
+const PAGE = {
+  absWorkingDir: root,
+  metafile: true,
   bundle: true,
   minify: true,
   format: 'esm',
@@ -129,22 +131,16 @@ const PAGE: BuildOptions = {
   jsxImportSource: 'preact',
   legalComments: 'none',
   logLevel: 'warning',
-};
+} as const satisfies BuildOptions;
 
-/** Writes the files of the console's page into `outdir`; returns what they contain. */
-export async function bundlePage(outdir: string): Promise<Metafile> {
-  const source = join(root, 'src', 'admin', 'page');
-  const { metafile } = await build({
-    ...PAGE,
-    absWorkingDir: root,
-    metafile: true,
-    entryPoints: [
-      { in: join(source, 'main.tsx'), out: 'console-page' },
-      { in: join(source, 'page.css'), out: 'console-page' },
-    ],
-    outdir,
-  });
-  return metafile;
+/** Writes the files of the console's page into `outdir`, and what renders it in the gate; returns what they contain. */
+export async function bundlePage(outdir: string): Promise<Metafile['outputs']> {
+  const toEntry = (file: string, out: string) => ({ in: join(root, 'src', 'admin', 'page', file), out });
+  const files = [toEntry('main.tsx', 'console-page'), toEntry('page.css', 'console-page')];
+  const page = await build({ ...PAGE, outdir, entryPoints: files });
+  const node = { format: 'cjs', platform: 'node', target: 'node22', outExtension: { '.js': '.cjs' } } as const;
+  const render = await build({ ...PAGE, ...node, outdir, entryPoints: [toEntry('render.tsx', 'console-render')] });
+  return { ...page.metafile.outputs, ...render.metafile.outputs };
 }
 
 /** The part of the library that its entry point is: scripts/build.ts and a test check that it stays small. */
@@ -242,7 +238,7 @@ export async function bundle(outdir: string): Promise<string[]> {
   for (const old of globSync(join(outdir, '*.cjs'))) rmSync(old);
   for (const { path, text } of outputFiles) writeFileSync(path, (await transform(text, COMMON_JS)).code);
   const page = await bundlePage(outdir);
-  const files = [...Object.values(metafile.outputs), ...Object.values(page.outputs)].flatMap(({ inputs }) =>
+  const files = [...Object.values(metafile.outputs), ...Object.values(page)].flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : [])),
   );
   return [...new Set(files.flatMap((file) => PACKAGE_FOLDER.exec(file)?.[0] ?? []))].toSorted();

@@ -5,7 +5,10 @@ import { createBom } from '../scripts/sbom.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 /** What the sources import. */
-const BUNDLED = ['@prometheus-io/client', 'commander', 'ioredis', 'jose', 'pg', 'pino', 'preact', 'yaml', 'zod'];
+const BUNDLED = [
+  ...['@prometheus-io/client', 'commander', 'ioredis', 'jose', 'pg', 'pino', 'preact'],
+  ...['preact-render-to-string', 'yaml', 'zod'],
+];
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
   name: string;
   version: string;

@@ -1,8 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { request } from 'node:http';
+import { createRequire } from 'node:module';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
+import type { PageData, RenderPage } from '../../src/admin/console/page.ts';
+import type { DeliveryDetail } from '../../src/admin/console/schemas.ts';
+import { provideBundle } from '../support/bundle.ts';
 import { type Answer, send } from '../support/client.ts';
 import { ADMIN, LOGIN, startConsoleGate } from '../support/console.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -272,6 +276,93 @@ test('keeps hostile IDs, paths, headers and methods as data, quoted in commands,
   );
   // A quote ends the quoted text, is escaped by a backslash, and begins the next one.
   for (const command of commands) expect(command.replaceAll(`'\\''`, '').replaceAll(/'[^']*'/g, '')).toMatch(/^[\w .@-]*$/);
+});
+
+describe('the page shows hostile texts as texts', () => {
+  /** Also a NUL, an override of the direction of text, and half of a surrogate pair. */
+  const HOSTILE = `<img/src=x onerror=alert(1)>"'><!--</dd></script><script>alert(2)</script>&lt;\0\u202e\ud800\u2028 javascript:`;
+  const toDetail = (text: string): DeliveryDetail => ({
+    ...{ id: text, replica: text, at: '2026-01-01T00:00:00.000Z', route: text, method: text, path: text, client: text },
+    ...{ status: 401, outcome: 'rejected', code: text, reason: text, stoppedBy: 'signature', observed: text, event: text },
+    ...{ type: text, delivery: text, key: text, skewMs: 0, durationMs: 1, appMs: 1, bytesIn: 1, bytesOut: 1, port: 'data' },
+    ...{ user: text, certificate: text, detail: text, isUnchecked: true, traceId: text, findings: [text] },
+    stages: (['passed', 'stopped', 'answered'] as const).map((result) => ({ name: 'queued', result, detail: text })),
+    headers: [{ name: text, value: text }],
+    body: { text, bytes: 1, isTruncated: true, redactions: 1, absence: null, note: text },
+    commands: { repeat: text.replaceAll(' ', ''), explain: text.replaceAll(' ', '') },
+  });
+  const toPages = (text: string): readonly (readonly [search: Readonly<Record<string, string>>, data: PageData])[] => {
+    const detail = toDetail(text);
+    const rows = [detail, { ...detail, route: null, delivery: null }];
+    const names = [
+      'route',
+      'outcome',
+      'reason',
+      'status',
+      'client',
+      'type',
+      'id',
+      'last',
+      'from',
+      'to',
+      'cursor',
+      'tenant',
+      text,
+    ];
+    const filters = Object.fromEntries(names.map((name) => [name, text]));
+    const counts = { deliveries: 1, waiting: 0, failed: 0 };
+    const event = { id: text, type: text, tenant: text, createdAt: detail.at, ...counts };
+    return [
+      [filters, { routes: [`${text}1`], deliveries: { data: rows, cursor: text } }],
+      [{ ...filters, request: text }, { detail }],
+      [
+        { ...filters, view: text },
+        { error: text, routes: [`${text}1`] },
+      ],
+      [{ ...filters, request: text }, { error: text }],
+      [{ ...filters, view: 'events', iterator: text }, { events: { data: [event], iterator: text } }],
+      [{ view: 'events' }, { error: text }],
+      [{ ...filters, view: 'logins' }, {}],
+    ];
+  };
+  /** The tags without the values of their attributes. */
+  const listTags = (html: string): string[] => html.replaceAll(/"[^"]*"/g, '""').match(/<[^>]*>/g) ?? [];
+
+  test('wherever they are: the tags are those of harmless texts', async () => {
+    const { renderPage } = createRequire(await provideBundle())('./console-render.cjs') as { readonly renderPage: RenderPage };
+    const render = (text: string): string[] =>
+      toPages(text).map(([search, data]) => {
+        const session = { version: text, replica: text, canLogIn: true, hasOutgoing: true, user: text };
+        return renderPage(session, `?${new URLSearchParams(search)}`, data);
+      });
+    const harmless = render('x').map(listTags);
+    expect(harmless.every(({ length }) => length > 20)).toBe(true);
+    expect(render(HOSTILE).map(listTags)).toEqual(harmless);
+    for (const html of render(HOSTILE)) {
+      expect(html).not.toMatch(/<(?:img|script|!--)/);
+      for (const [, address] of html.matchAll(/ (?:href|action)="([^"]*)"/g)) expect(address).toMatch(/^[/#](?:[^/\\]|$)/);
+    }
+  });
+
+  test('of a sender, in the list and in a request', async () => {
+    gate = await startConsoleGate(app.port);
+    const text = `"'><img/src=x/onerror=alert(1)></dd></script><script>alert(2)</script>`;
+    const delivery = makeDelivery({ id: text });
+    const headers = { ...delivery.headers, 'User-Agent': text, 'X-GitHub-Event': text };
+    await send(gate.port, { ...delivery, headers });
+    await send(gate.port, { method: 'GET', path: `/"'><img/src=x>%00%E2%80%AE%ED%A0%80?"><script>` }).catch(() => undefined);
+    const { data } = JSON.parse((await ask('/deliveries')).text) as { data: { id: string }[] };
+    const query = encodeURIComponent(text);
+    const paths = ['', `id=${query}`, `route=${query}`, `${query}=1`, ...data.map(({ id }) => `request=${id}&id=${query}`)];
+    for (const path of [...paths, `view=events&type=${query}`, `view=${query}`]) {
+      const page = await send(gate.adminPort, { method: 'GET', path: `/?${path}`, headers: LOGIN });
+      expect(page.text).toContain('</footer>');
+      expect([path, page.text.match(/<(?:img|script)[^>]*>/g)]).toEqual([
+        path,
+        ['<script type="module" src="/console/page.js">'],
+      ]);
+    }
+  });
 });
 
 test('keeps at most as much as the journal may, whatever arrives', async () => {

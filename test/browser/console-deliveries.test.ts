@@ -217,9 +217,9 @@ describe('the list of deliveries', () => {
     for (let i = 0; i < 70; i++) await sendOld();
     await ui.open();
     await waitForRows(50);
-    await ui.page.getByRole('button', { name: 'Load older requests' }).click();
+    await ui.page.getByRole('link', { name: 'Load older requests' }).click();
     await waitForRows(70);
-    await expect.poll(() => ui.page.getByRole('button', { name: 'Load older requests' }).count()).toBe(0);
+    await expect.poll(() => ui.page.getByRole('link', { name: 'Load older requests' }).count()).toBe(0);
   });
 
   test('says that sidegate does not respond, and what to do', async () => {
@@ -234,23 +234,38 @@ describe('the list of deliveries', () => {
   });
 });
 
+/** Those that a user sees: others need JavaScript. */
+const listButtons = () => ui.page.getByRole('button').allInnerTexts();
+
 test('the console works without JavaScript: list, filters, detail and pages', async () => {
   await sendForged();
   for (let i = 0; i < 60; i++) await sendValid();
   await ui.open('/', { javaScriptEnabled: false });
   await expect.poll(() => rows().count()).toBe(50);
-  await ui.page.getByRole('link', { name: 'Older requests' }).click();
+  await ui.view.screenshot('deliveries-without-javascript');
+  expect(await ui.page.locator('main').innerText()).toContain('does not update itself');
+  expect(await listButtons()).toEqual(['Filter']);
+  await ui.page.getByRole('link', { name: 'Load older requests' }).click();
   await waitForRows(11);
   await ui.page.getByRole('link', { name: 'sidegate' }).click();
-  await ui.page.getByLabel('Outcome').selectOption('rejected');
+  await ui.page.getByLabel('rejected').check();
+  await ui.page.getByLabel('failed').check();
   await ui.page.getByRole('button', { name: 'Filter' }).click();
   await waitForRows(1);
+  expect(await ui.page.getByLabel('failed').isChecked()).toBe(true);
   expect(await rows().innerText()).toMatch(/rejected\s+billing[^]*bad signature/);
   await ui.page.goto('/?outcome=forwarded');
   expect(await rows().nth(0).innerText()).toContain('key_1');
   await ui.page.goBack();
   await rows().getByRole('link').click();
-  expect(await ui.page.locator('main').innerText()).toMatch(/Arrived[^]*Headers/);
+  expect(await ui.page.locator('main').innerText()).toMatch(/stopped: bad signature[^]*Arrived[^]*Headers/);
+  expect(await listButtons()).toEqual([]);
+  await ui.view.screenshot('detail-without-javascript');
+  await ui.page.getByRole('link', { name: 'All requests' }).click();
+  await waitForRows(1);
+  await ui.page.setViewportSize(LAYOUTS.phone.viewport);
+  await ui.view.screenshot('without-javascript-phone');
+  expect(await ui.page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
   await ui.page.goto('/?outcome=nothing');
   expect(await ui.page.locator('main').innerText()).toContain('A filter cannot be used: outcome');
   expect(ui.view.problems).toEqual([]);

@@ -87,7 +87,7 @@ describe('a hidden tab', () => {
     await until(async () => (await listEvents())[0] === missed[0]);
     const shown = await listEvents();
     expect(shown).toEqual([...missed, ...before].slice(0, shown.length));
-    await ui.page.getByRole('button', { name: 'Load older requests' }).click();
+    await ui.page.getByRole('link', { name: 'Load older requests' }).click();
     await until(async () => (await rows().count()) === 80);
     expect(await listEvents()).toEqual([...missed, ...before]);
   });

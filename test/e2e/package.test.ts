@@ -45,6 +45,7 @@ describe('the npm package', () => {
       'dist/config.schema.json',
       'dist/console-page.css',
       'dist/console-page.js',
+      'dist/console-render.cjs',
       'dist/password-worker.cjs',
       'dist/queue-worker.cjs',
       'dist/sidegate-bodies.cjs',

@@ -1,9 +1,10 @@
 /** The bundles that users run, built once for each run of the tests: their processes start with half the CPU time that the sources need. */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { bundle } from '../../scripts/bundle.ts';
+import { bundle, bundlePage } from '../../scripts/bundle.ts';
 
-const CACHE = resolve(import.meta.dirname, '..', '..', '.cache');
+const ROOT = resolve(import.meta.dirname, '..', '..');
+const CACHE = join(ROOT, '.cache');
 /** Where a run's workers find its bundle. */
 const VARIABLE = 'SIDEGATE_TEST_BUNDLE';
 
@@ -11,8 +12,9 @@ const VARIABLE = 'SIDEGATE_TEST_BUNDLE';
 export const runBundle = process.env[VARIABLE];
 let built: Promise<string> | undefined = runBundle === undefined ? undefined : Promise.resolve(runBundle);
 
-/** Before a run of the tests. The main process of the run removes the bundle when it exits. */
+/** Before a run of the tests. The main process of the run removes the bundle when it exits. A gate from the sources has its page in dist/. */
 export async function setup(): Promise<void> {
+  await bundlePage(join(ROOT, 'dist'));
   process.env[VARIABLE] = await provideBundle();
 }
 

@@ -47,10 +47,10 @@ interface Polled<T> {
   readonly reload: () => void;
 }
 
-/** `path`: undefined reads nothing. */
-export function usePolled<T>(path: string | undefined, intervalMs: number): Polled<T> {
-  const [data, setData] = useState<T>();
-  const [error, setError] = useState<string>();
+/** `path`: undefined reads nothing; `given`: what is shown before the first response. */
+export function usePolled<T>(path: string | undefined, intervalMs: number, given: Partial<Polled<T>> = {}): Polled<T> {
+  const [data, setData] = useState(given.data);
+  const [error, setError] = useState(given.error);
   const [turn, setTurn] = useState(0);
   useEffect(() => setData(undefined), [path]);
   useEffect(() => {

@@ -1,11 +1,12 @@
 /** The frame of the console: navigation, the current view, and who is logged in. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { PageData } from '../console/page.ts';
 import { ActionProvider } from './action.tsx';
 import { logOut, type Session } from './api.ts';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
 import { isLocal, setLocal } from './format.ts';
-import { type PageLocation, recallPlace, rememberPlace, usePlace } from './location.ts';
+import { type PageLocation, recallPlace, rememberPlace, toOpener, usePlace } from './location.ts';
 import { LoginsView } from './logins-view.tsx';
 import { EventsView } from './outgoing/events.tsx';
 import { OutgoingView } from './outgoing/outgoing-view.tsx';
@@ -22,9 +23,16 @@ type View = keyof typeof VIEWS;
 /** `events` is reached from Outgoing. */
 const MAIN_VIEWS = (Object.keys(VIEWS) as View[]).filter((name) => name !== 'events');
 
+interface AppProps {
+  readonly session: Session;
+  /** The query of the address, and what the gate has read for it; undefined in a browser, which reads from the API. */
+  readonly search?: string;
+  readonly given?: PageData;
+}
+
 /** The whole page. */
-export function App({ session }: { readonly session: Session }): JSX.Element {
-  const place = usePlace();
+export function App({ session, search, given }: AppProps): JSX.Element {
+  const place = usePlace(search);
   const view = toView(place.query.get('view'));
   const main = useRef<HTMLElement>(null);
   const [isLocalTime, setIsLocalTime] = useState(isLocal);
@@ -55,7 +63,7 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
               key={name}
               href={`/?view=${name}`}
               aria-current={name === view ? 'page' : name === 'outgoing' && view === 'events' ? 'true' : undefined}
-              onClick={toOpener(name, open)}
+              onClick={toOpener(() => open(name))}
             >
               {VIEWS[name]}
             </a>
@@ -69,17 +77,33 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
       <main id="main" ref={main} tabIndex={-1}>
         {/* Another zone renders all times again. */}
         <ActionProvider key={String(isLocalTime)} session={session}>
-          {view === 'deliveries' && <DeliveriesView place={place} />}
-          {view === 'overview' && <OverviewView place={place} />}
-          {view === 'outgoing' && <OutgoingView place={place} session={session} />}
-          {view === 'events' && <EventsView place={place} />}
-          {view === 'logins' && <LoginsView />}
+          {given !== undefined && <WithoutJavaScript view={view} />}
+          {view === 'deliveries' && <DeliveriesView place={place} given={given} />}
+          {view === 'events' && <EventsView place={place} given={given} />}
+          {given === undefined && view === 'overview' && <OverviewView place={place} />}
+          {given === undefined && view === 'outgoing' && <OutgoingView place={place} session={session} />}
+          {given === undefined && view === 'logins' && <LoginsView />}
         </ActionProvider>
       </main>
       <footer>
         sidegate {session.version} on {session.replica}
       </footer>
     </>
+  );
+}
+
+/** What the page cannot do without JavaScript. */
+function WithoutJavaScript({ view }: { readonly view: View }): JSX.Element {
+  return (
+    <noscript>
+      <p class="notice">
+        {view === 'deliveries' || view === 'events'
+          ? 'Without JavaScript, this page does not update itself: reload it.'
+          : 'This view needs JavaScript.'}{' '}
+        The <a href="/api/v1/openapi.json">API</a> has all that the other views show; the <a href="/">list of requests</a> and the{' '}
+        <a href="/?view=events">list of events</a> need no JavaScript.
+      </p>
+    </noscript>
   );
 }
 
@@ -113,13 +137,4 @@ function useReturn({ go }: PageLocation): void {
 
 function toView(name: string | null): View {
   return name !== null && Object.hasOwn(VIEWS, name) ? (name as View) : 'deliveries';
-}
-
-/** Opens the view in place, unless the user wants a new tab. */
-function toOpener(name: View, open: (view: View) => void): (event: MouseEvent) => void {
-  return (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    open(name);
-  };
 }

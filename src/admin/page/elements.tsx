@@ -2,6 +2,7 @@
 
 import { type ComponentChildren, Fragment, type JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { isBrowser, type PageLocation, toFormHandler } from './location.ts';
 
 /** A header cell for each column. */
 export function ColumnHeads({ names }: { readonly names: readonly string[] }): JSX.Element[] {
@@ -90,7 +91,10 @@ interface DialogProps {
   readonly children: ComponentChildren;
 }
 
-/** A modal dialog, open while it is rendered: the browser keeps the focus in it, closes it with Escape, and returns the focus. */
+/**
+ * A modal dialog, open while it is rendered: the browser keeps the focus in it, closes it with Escape, and returns the focus. Without JavaScript, a
+ * part of the page.
+ */
 export function Dialog({ title, onClose, isSmall = false, children }: DialogProps): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -107,6 +111,7 @@ export function Dialog({ title, onClose, isSmall = false, children }: DialogProp
   return (
     <dialog
       ref={dialog}
+      open={!isBrowser}
       class={isSmall ? 'small' : undefined}
       aria-labelledby={id}
       onCancel={(event) => {
@@ -125,39 +130,65 @@ export function Dialog({ title, onClose, isSmall = false, children }: DialogProp
   );
 }
 
-interface CollapsibleProps {
-  readonly title: string;
-  /** How many filters are set. */
-  readonly count: number;
+interface FiltersProps {
+  readonly place: PageLocation;
+  /** The view that they belong to, unless it is the first one. */
+  readonly view?: string;
+  /** The fields. */
+  readonly names: readonly string[];
+  readonly label?: string;
   readonly children: ComponentChildren;
 }
 
 /** As in page.css. */
 const WIDE = '(min-width: 48.01rem)';
 
-/** Filters, which leave the screen of a phone to the list: open at first only on a wide screen. */
-export function Collapsible({ title, count, children }: CollapsibleProps): JSX.Element {
-  const [isOpen] = useState(() => matchMedia(WIDE).matches);
+/** A form of filters, which leaves the screen of a phone to the list: open at first only on a wide screen. */
+export function Filters({ place, view, names, label = 'Filters', children }: FiltersProps): JSX.Element {
+  const [isOpen] = useState(() => !isBrowser || matchMedia(WIDE).matches);
+  const apply = toFormHandler(place, names);
+  const count = names.flatMap((name) => place.query.getAll(name)).filter((value) => value !== '').length;
   return (
     <details class="collapsible" open={isOpen}>
       <summary>
-        {title}
+        Filters
         {count > 0 && ` (${count})`}
       </summary>
-      {children}
+      <form class="filters" action="/" onSubmit={apply} onChange={apply} aria-label={label}>
+        {view !== undefined && <input type="hidden" name="view" value={view} />}
+        {children}
+        <noscript>
+          <button type="submit">Filter</button>
+        </noscript>
+        <a href={view === undefined ? '/' : `/?view=${view}`}>Clear filters</a>
+      </form>
     </details>
   );
 }
 
-/** The period of a list; `current`: the value of a parameter. */
-export function Period({ current }: { readonly current: (name: 'from' | 'to') => string }): JSX.Element {
+interface QueryProps {
+  readonly query: URLSearchParams;
+}
+
+/** Inputs for texts; `labels`: by the names of the parameters. */
+export function Texts({ query, labels }: QueryProps & { readonly labels: Readonly<Record<string, string>> }): JSX.Element[] {
+  return Object.entries(labels).map(([name, label]) => (
+    <label key={name}>
+      {label}{' '}
+      <input name={name} class={name} maxLength={1_024} value={query.get(name) ?? ''} autoComplete="off" spellcheck={false} />
+    </label>
+  ));
+}
+
+/** The period of a list. */
+export function Period({ query }: QueryProps): JSX.Element {
   return (
     <>
       <label>
-        From (UTC) <input type="datetime-local" name="from" value={current('from')} />
+        From (UTC) <input type="datetime-local" name="from" value={query.get('from') ?? ''} />
       </label>
       <label>
-        To (UTC) <input type="datetime-local" name="to" value={current('to')} />
+        To (UTC) <input type="datetime-local" name="to" value={query.get('to') ?? ''} />
       </label>
     </>
   );

@@ -1,11 +1,13 @@
 /** Figures as texts. Times are in UTC, as in the log, unless the user asks for local ones. */
 
+import { isBrowser } from './location.ts';
+
 const LOCAL = 'sidegate-local-time';
 const MS_PER_MINUTE = 60_000;
 
 /** Whether times are local. */
 export function isLocal(): boolean {
-  return localStorage.getItem(LOCAL) !== null;
+  return isBrowser && localStorage.getItem(LOCAL) !== null;
 }
 
 /** This browser remembers it. */
@@ -14,11 +16,11 @@ export function setLocal(isWanted: boolean): void {
   else localStorage.removeItem(LOCAL);
 }
 
-/** `14:03:07.118`; with the date if it was not today. */
+/** `14:03:07.118`; with the date if it was not today, or if the page may stay as it is for days, without JavaScript. */
 export function formatTime(instant: string): string {
   const [date = '', time = ''] = toZone(new Date(instant)).split('T');
   const shown = instant.includes('.') ? time : time.replace(FRACTION, '');
-  return toZone(new Date()).startsWith(date) ? shown : `${date} ${shown}`;
+  return isBrowser && toZone(new Date()).startsWith(date) ? shown : `${date} ${shown}`;
 }
 
 const FRACTION = /\.\d+$/;

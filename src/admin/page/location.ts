@@ -1,46 +1,63 @@
 /** The state in the address, so that a view can be bookmarked, shared and left with the back button. */
 import { useEffect, useState } from 'preact/hooks';
 
+/** False while the gate renders the page: there is no address, no screen and no storage, and no effect runs. */
+export const isBrowser = typeof document !== 'undefined';
+
+/** Parts of the query; null and '' remove one. */
+type Changes = Readonly<Record<string, string | readonly string[] | null>>;
+
 /** The query of the address. */
 export interface PageLocation {
   readonly query: URLSearchParams;
-  /** Changes parts of the query; null and '' remove one. */
-  readonly go: (changes: Readonly<Record<string, string | readonly string[] | null>>) => void;
+  /** The address with these changes. */
+  readonly toAddress: (changes: Changes) => string;
+  /** Opens it. */
+  readonly go: (changes: Changes) => void;
 }
 
-/** Renders again when the address changes. */
-export function usePlace(): PageLocation {
-  const [search, setSearch] = useState(location.search);
+/** Renders again when the address changes; `search`: the query that the gate got. */
+export function usePlace(search = isBrowser ? location.search : ''): PageLocation {
+  const [current, setCurrent] = useState(search);
   useEffect(() => {
-    const onChange = (): void => setSearch(location.search);
+    const onChange = (): void => setCurrent(location.search);
     addEventListener('popstate', onChange);
     return () => removeEventListener('popstate', onChange);
   }, []);
-  const query = new URLSearchParams(search);
+  const query = new URLSearchParams(current);
   const go: PageLocation['go'] = (changes) => {
-    const next = toSearch(new URLSearchParams(location.search), changes);
-    history.pushState(null, '', next === '' ? '/' : `/?${next}`);
-    setSearch(location.search);
+    history.pushState(null, '', toAddress(new URLSearchParams(location.search), changes));
+    setCurrent(location.search);
   };
-  return { query, go };
+  return { query, toAddress: (changes) => toAddress(new URLSearchParams(query), changes), go };
 }
 
-/** For the events of a form with these fields: each change applies at once, and Enter in a text. */
+/** For a link: opens it in place, unless the user wants a new tab. Without JavaScript, its address works as well. */
+export function toOpener(open: () => void): (click: MouseEvent) => void {
+  return (click) => {
+    if (click.ctrlKey || click.metaKey || click.shiftKey) return;
+    click.preventDefault();
+    open();
+  };
+}
+
+/** For the events of a form with these fields: each change applies at once, and Enter in a text. The list begins at its first page. */
 export function toFormHandler({ go }: PageLocation, names: readonly string[]): (event: Event) => void {
   return (event) => {
     event.preventDefault();
     const { form } = event.target as HTMLInputElement;
     const values = new FormData(form ?? (event.target as HTMLFormElement));
-    go(Object.fromEntries(names.map((name) => [name, values.getAll(name).map((value) => String(value).trim())])));
+    const fields = names.map((name) => [name, values.getAll(name).map((value) => String(value).trim())]);
+    go({ cursor: null, iterator: null, ...Object.fromEntries(fields) });
   };
 }
 
-function toSearch(query: URLSearchParams, changes: Parameters<PageLocation['go']>[0]): string {
+function toAddress(query: URLSearchParams, changes: Changes): string {
   for (const [name, value] of Object.entries(changes)) {
     query.delete(name);
     for (const each of typeof value === 'string' ? [value] : (value ?? [])) if (each !== '') query.append(name, each);
   }
-  return query.toString();
+  return query.size === 0 ? '/' : `/?${query}`;
 }
 
 const RETURN = 'sidegate-return';

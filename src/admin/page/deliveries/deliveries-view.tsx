@@ -1,11 +1,12 @@
 /** The live list of deliveries, with its filters and the detail of one. */
 import { Component, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { PageData } from '../../console/page.ts';
 import type { DeliveryView } from '../../console/schemas.ts';
 import { read } from '../api.ts';
-import { Collapsible, ColumnHeads, ErrorNotice, Period } from '../elements.tsx';
+import { ColumnHeads, ErrorNotice, Filters, Period, Texts } from '../elements.tsx';
 import { formatTime, isLocal, toInstant } from '../format.ts';
-import { type PageLocation, toFormHandler } from '../location.ts';
+import { type PageLocation, toOpener } from '../location.ts';
 import { DeliveryDialog, Outcome, Stages } from './delivery-detail.tsx';
 import { EMPTY, LiveDeliveries, type LiveState } from './live-deliveries.ts';
 
@@ -13,29 +14,53 @@ const REPLICAS_MISSING =
   'Requests of other replicas are missing, as the store does not respond. They appear once it does; see the log of sidegate.';
 const COLUMNS = ['Outcome', 'Route', 'Stages', 'Status', 'Event'] as const;
 
+interface ViewProps {
+  readonly place: PageLocation;
+  /** What the gate has read: one request, or a page of the list. */
+  readonly given: PageData | undefined;
+}
+
 /** The view. */
-export function DeliveriesView({ place }: { readonly place: PageLocation }): JSX.Element {
-  const { query, go } = place;
+export function DeliveriesView({ place, given }: ViewProps): JSX.Element {
+  const shown = place.query.get('request') ?? '';
+  return (
+    <>
+      <h1>Deliveries</h1>
+      {given !== undefined && shown !== '' ? (
+        <p>
+          <a href={place.toAddress({ request: null })}>All requests</a>
+        </p>
+      ) : (
+        <DeliveryList place={place} given={given} />
+      )}
+      {shown !== '' && <DeliveryDialog key={shown} id={shown} given={given} onClose={() => place.go({ request: null })} />}
+    </>
+  );
+}
+
+/** The list with its filters. */
+function DeliveryList({ place, given }: ViewProps): JSX.Element {
+  const { query, toAddress } = place;
   const filters = readFilters(query);
-  const hasFilters = filters.size > 0;
-  const [state, setState] = useState<LiveState>(EMPTY);
+  const [state, setState] = useState(() => toFirstState(given));
   const live = useRef<LiveDeliveries>(null);
-  const routes = useRoutes();
+  const routes = useRoutes(given);
   useEffect(() => {
     setState(EMPTY);
     const list = new LiveDeliveries(filters, setState);
     live.current = list;
     return () => list.close();
   }, [filters.toString()]);
-  const shown = query.get('request');
-  const open = (id: string): void => go({ request: id });
   return (
     <>
-      <h1>Deliveries</h1>
       <FilterForm place={place} routes={routes} />
-      <Status state={state} onPause={(isPaused) => live.current?.pause(isPaused)} />
+      {given === undefined ? (
+        <Status state={state} onPause={(isPaused) => live.current?.pause(isPaused)} />
+      ) : (
+        <ErrorNotice error={given.error} />
+      )}
       {state.rows.length === 0 ? (
-        state.isLoaded && state.error === undefined && <Empty hasFilters={hasFilters} />
+        state.isLoaded && state.error === undefined && <Empty hasFilters={filters.size > 0} />
       ) : (
         <table class="deliveries">
           <caption class="hidden">Recent requests, newest first</caption>
@@ -46,19 +71,25 @@ export function DeliveriesView({ place }: { readonly place: PageLocation }): JSX
           </thead>
           <tbody>
             {state.rows.map((row) => (
-              <DeliveryTableRow key={row.id} row={row} onOpen={open} />
+              <DeliveryTableRow key={row.id} row={row} place={place} />
             ))}
           </tbody>
         </table>
       )}
       {state.rows.length > 0 && state.cursor !== null && (
-        <button type="button" onClick={() => void live.current?.loadOlder()}>
-          Load older requests
-        </button>
+        <p>
+          <a href={toAddress({ cursor: state.cursor ?? null })} onClick={toOpener(() => void live.current?.loadOlder())}>
+            Load older requests
+          </a>
+        </p>
       )}
-      {shown !== null && <DeliveryDialog key={shown} id={shown} onClose={() => go({ request: null })} />}
     </>
   );
+}
+
+function toFirstState(given: PageData | undefined): LiveState {
+  const { data: rows, cursor } = given?.deliveries ?? { data: EMPTY.rows, cursor: EMPTY.cursor };
+  return { ...EMPTY, rows, cursor, isLoaded: given !== undefined, error: given?.error };
 }
 
 interface StatusProps {
@@ -84,19 +115,19 @@ function Status({ state: { connection, isPaused, waiting, error, areReplicasMiss
 function Empty({ hasFilters }: { readonly hasFilters: boolean }): JSX.Element {
   return hasFilters ? (
     <p class="empty">
-      No recent request matches these filters. <a href="/">Clear them</a>, or wait: matching requests appear here as they arrive.
+      No recent request matches these filters. <a href="/">Clear them</a>, or wait for one that does.
     </p>
   ) : (
     <p class="empty">
-      No request has arrived yet. Send one with <code>sidegate send</code>; it appears here at once. If your sender reports
-      deliveries, check that its URL leads to this gate.
+      No request has arrived yet. Send one with <code>sidegate send</code>. If your sender reports deliveries, check that its URL
+      leads to this gate.
     </p>
   );
 }
 
 /** The names of the routes; without them, the filter offers fewer choices. */
-function useRoutes(): readonly string[] {
-  const [routes, setRoutes] = useState<readonly string[]>([]);
+function useRoutes(given: PageData | undefined): readonly string[] {
+  const [routes, setRoutes] = useState(given?.routes ?? []);
   useEffect(() => {
     read<{ routes: { name: string }[] }>('/overview').then(
       (overview) => setRoutes(overview.routes.map(({ name }) => name).sort()),
@@ -108,7 +139,7 @@ function useRoutes(): readonly string[] {
 
 interface DeliveryTableRowProps {
   readonly row: DeliveryView;
-  readonly onOpen: (id: string) => void;
+  readonly place: PageLocation;
 }
 
 /** A delivery never changes, so its row is rendered once. */
@@ -117,17 +148,12 @@ class DeliveryTableRow extends Component<DeliveryTableRowProps> {
     return row.id !== this.props.row.id;
   }
 
-  override render({ row, onOpen }: DeliveryTableRowProps): JSX.Element {
+  override render({ row, place: { toAddress, go } }: DeliveryTableRowProps): JSX.Element {
     const { id, at, outcome, route, method, path, stages, delivery, status, event, type } = row;
-    const open = (click: MouseEvent): void => {
-      if (click.ctrlKey || click.metaKey || click.shiftKey) return;
-      click.preventDefault();
-      onOpen(id);
-    };
     return (
       <tr class={outcome}>
         <td class="time">
-          <a href={`/?request=${id}`} onClick={open}>
+          <a href={toAddress({ request: id })} onClick={toOpener(() => go({ request: id }))}>
             {formatTime(at)}
           </a>
         </td>
@@ -181,50 +207,44 @@ function readFilters(query: URLSearchParams): URLSearchParams {
 /** The form. */
 function FilterForm({ place, routes }: { readonly place: PageLocation; readonly routes: readonly string[] }): JSX.Element {
   const { query } = place;
-  const current = (name: string): string => query.get(name) ?? '';
-  const apply = toFormHandler(place, NAMES);
-  const known = [...new Set([...routes, ...[current('route')].filter((name) => name !== '' && name !== UNMATCHED)])];
+  const route = query.get('route') ?? '';
+  // The journal may have requests of a route that the config no longer has.
+  const known = [...new Set([...routes, ...[route].filter((name) => name !== '' && name !== UNMATCHED)])];
   return (
-    <Collapsible title="Filters" count={[...readFilters(query)].length}>
-      <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">
-        <label>
-          Route{' '}
-          <select name="route" value={current('route')}>
-            <option value="">all</option>
-            {known.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-            <option value={UNMATCHED}>no route</option>
-          </select>
-        </label>
-        <label>
-          Time{' '}
-          <select name="last" value={current('last')}>
-            <option value="">all</option>
-            {Object.entries(PERIODS).map(([value, name]) => (
-              <option key={value} value={value}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
-        <fieldset>
-          <legend>Outcome</legend>
-          {OUTCOMES.map((name) => (
-            <label key={name} class="choice">
-              <input type="checkbox" name="outcome" value={name} checked={query.getAll('outcome').includes(name)} /> {name}
-            </label>
+    <Filters place={place} names={NAMES}>
+      <label>
+        Route{' '}
+        <select name="route" value={route}>
+          <option value="">all</option>
+          {known.map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
           ))}
-        </fieldset>
-        {Object.entries(TEXTS).map(([name, label]) => (
-          <label key={name}>
-            {label}{' '}
-            <input name={name} class={name} maxLength={1_024} value={current(name)} autoComplete="off" spellcheck={false} />
+          <option value={UNMATCHED}>no route</option>
+        </select>
+      </label>
+      <label>
+        Time{' '}
+        <select name="last" value={query.get('last') ?? ''}>
+          <option value="">all</option>
+          {Object.entries(PERIODS).map(([value, name]) => (
+            <option key={value} value={value}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <fieldset>
+        <legend>Outcome</legend>
+        {OUTCOMES.map((name) => (
+          <label key={name} class="choice">
+            <input type="checkbox" name="outcome" value={name} checked={query.getAll('outcome').includes(name)} /> {name}
           </label>
         ))}
-        <Period current={current} />
-        <a href="/">Clear filters</a>
-      </form>
-    </Collapsible>
+      </fieldset>
+      <Texts query={query} labels={TEXTS} />
+      <Period query={query} />
+    </Filters>
   );
 }

@@ -2,6 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import type { PageData } from '../../console/page.ts';
 import type { BodyView, DeliveryDetail, DeliveryView } from '../../console/schemas.ts';
 import { read, toMessage } from '../api.ts';
 import { Copy, Dialog, Facts } from '../elements.tsx';
@@ -12,10 +13,16 @@ const FINDING_DELAYS_MS = [1_000, 2_000, 4_000, 8_000] as const;
 const REQUEST_ID = /^[0-9a-f-]{36}$/;
 const ANALYZED: ReadonlySet<string | null> = new Set(['timestamp', 'signature']);
 
-/** Loads the request, and shows it. */
-export function DeliveryDialog({ id, onClose }: { readonly id: string; readonly onClose: () => void }): JSX.Element {
-  const [detail, setDetail] = useState<DeliveryDetail>();
-  const [error, setError] = useState<string>();
+interface DeliveryDialogProps {
+  readonly id: string;
+  readonly given: PageData | undefined;
+  readonly onClose: () => void;
+}
+
+/** Loads the request, unless the gate has read it, and shows it. */
+export function DeliveryDialog({ id, given, onClose }: DeliveryDialogProps): JSX.Element {
+  const [detail, setDetail] = useState(given?.detail);
+  const [error, setError] = useState(given?.error);
   useEffect(() => {
     const abort = new AbortController();
     const load = async (attempt: number): Promise<void> => {
@@ -160,7 +167,7 @@ export function Stages({ stages, delivery }: Pick<DeliveryView, 'stages' | 'deli
 /** A queued request links to its delivery to the app. */
 function StageName({ name, delivery }: { readonly name: string } & Pick<DeliveryView, 'delivery'>): JSX.Element {
   if (name !== 'queued' || delivery === null) return <>{name}</>;
-  return <a href={`/?view=outgoing&delivery=${encodeURIComponent(delivery)}`}>{name}</a>;
+  return <a href={`/?${new URLSearchParams({ view: 'outgoing', delivery })}`}>{name}</a>;
 }
 
 /** The reason in words; names of keys and users stay as they are. */

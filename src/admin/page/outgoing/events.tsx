@@ -1,50 +1,58 @@
 /** The events that the app posted, and what became of them. */
 import type { JSX } from 'preact';
 import type { OutgoingEvent } from '../../../provider/api/schemas.ts';
-import { Collapsible, ColumnHeads, ErrorNotice, Period } from '../elements.tsx';
+import type { PageData } from '../../console/page.ts';
+import { usePolled } from '../api.ts';
+import { ColumnHeads, ErrorNotice, Filters, Period, Texts } from '../elements.tsx';
 import { formatTime, toInstant } from '../format.ts';
-import { type PageLocation, toFormHandler } from '../location.ts';
-import { usePages } from './use-pages.tsx';
+import { type PageLocation, toOpener } from '../location.ts';
+import type { ListPage } from './outgoing-api.ts';
 
+const INTERVAL_MS = 5_000;
 const NAMES = ['type', 'tenant', 'from', 'to', 'unrouted'] as const;
 
+interface EventsProps {
+  readonly place: PageLocation;
+  /** What the gate has read. */
+  readonly given: PageData | undefined;
+}
+
 /** The list with its filters. */
-export function EventsView({ place }: { readonly place: PageLocation }): JSX.Element {
-  const { query } = place;
+export function EventsView({ place, given }: EventsProps): JSX.Element {
+  const { query, toAddress, go } = place;
   const filter = new URLSearchParams({ limit: '50' });
-  for (const name of NAMES) {
+  for (const name of [...NAMES, 'iterator']) {
     const value = toInstant(query.get(name) || undefined);
     if (value !== undefined) filter.set(name, value);
   }
-  const { page, error, controls } = usePages<OutgoingEvent>(`/outgoing/events?${filter}`, 'events');
-  const apply = toFormHandler(place, NAMES);
-  const current = (name: (typeof NAMES)[number]): string => query.get(name) ?? '';
+  const { data: page, error } = usePolled<ListPage<OutgoingEvent>>(`/outgoing/events?${filter}`, INTERVAL_MS, {
+    data: given?.events,
+    error: given?.error,
+  });
+  const toLink = (iterator: string | null, label: string): JSX.Element => (
+    <a href={toAddress({ iterator })} onClick={toOpener(() => go({ iterator }))}>
+      {label}
+    </a>
+  );
   return (
     <>
       <h1>Events</h1>
       <p>
         <a href="/?view=outgoing">Outgoing</a>
       </p>
-      <Collapsible title="Filters" count={NAMES.filter((name) => query.get(name)).length}>
-        <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">
-          <label>
-            Type <input name="type" value={current('type')} autoComplete="off" spellcheck={false} />
-          </label>
-          <label>
-            Tenant <input name="tenant" value={current('tenant')} autoComplete="off" spellcheck={false} />
-          </label>
-          <Period current={current} />
-          <label class="choice">
-            <input type="checkbox" name="unrouted" value="true" checked={current('unrouted') === 'true'} /> Only without an
-            endpoint
-          </label>
-          <a href="/?view=events">Clear filters</a>
-        </form>
-      </Collapsible>
+      <Filters place={place} view="events" names={NAMES}>
+        <Texts query={query} labels={{ type: 'Type', tenant: 'Tenant' }} />
+        <Period query={query} />
+        <label class="choice">
+          <input type="checkbox" name="unrouted" value="true" checked={query.get('unrouted') === 'true'} /> Only without an
+          endpoint
+        </label>
+      </Filters>
       <ErrorNotice error={error} />
       {page?.data.length === 0 && <p class="empty">No event matches{page.iterator === null ? '.' : ' on this page.'}</p>}
       {page !== undefined && page.data.length > 0 && (
         <table class="list">
+          <caption class="hidden">Accepted events, newest first</caption>
           <thead>
             <tr>
               <ColumnHeads names={['Event', 'Tenant', 'Accepted', 'Endpoints', 'Delivered', 'Waiting', 'Failed']} />
@@ -57,7 +65,10 @@ export function EventsView({ place }: { readonly place: PageLocation }): JSX.Ele
           </tbody>
         </table>
       )}
-      {controls}
+      <p>
+        {query.get('iterator') !== null && toLink(null, 'First events')}{' '}
+        {typeof page?.iterator === 'string' && toLink(page.iterator, 'Older events')}
+      </p>
     </>
   );
 }

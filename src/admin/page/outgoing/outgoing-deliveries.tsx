@@ -3,9 +3,9 @@ import type { JSX } from 'preact';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton } from '../action.tsx';
 import { usePolled } from '../api.ts';
-import { Collapsible, ColumnHeads, Dialog, ErrorNotice, Facts, Period } from '../elements.tsx';
+import { ColumnHeads, Dialog, ErrorNotice, Facts, Filters, Period, Texts } from '../elements.tsx';
 import { formatMs, formatTime, toInstant } from '../format.ts';
-import { type PageLocation, toFormHandler } from '../location.ts';
+import type { PageLocation } from '../location.ts';
 import { act, describeAttempt, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
@@ -69,33 +69,25 @@ export function OutgoingDeliveries({ place }: { readonly place: PageLocation }):
 /** The address keeps the filters. */
 function FilterForm({ place }: { readonly place: PageLocation }): JSX.Element {
   const { query, go } = place;
-  const apply = toFormHandler(place, NAMES);
   return (
-    <Collapsible title="Filters" count={NAMES.filter((name) => query.get(name)).length}>
-      <form class="filters" aria-label="Filters of deliveries" onSubmit={apply} onChange={apply}>
-        <label>
-          State{' '}
-          <select name="state" value={query.get('state') ?? ''}>
-            <option value="">{UNDONE.join(' and ')}</option>
-            {STATES.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
-        {(['type', 'tenant'] as const).map((name) => (
-          <label key={name}>
-            {name === 'type' ? 'Type' : 'Tenant'}{' '}
-            <input name={name} value={query.get(name) ?? ''} autoComplete="off" spellcheck={false} />
-          </label>
-        ))}
-        <Period current={(name) => query.get(name) ?? ''} />
-        {query.get('endpoint') !== null && (
-          <button type="button" onClick={() => go({ endpoint: null })}>
-            All endpoints
-          </button>
-        )}
-      </form>
-    </Collapsible>
+    <Filters place={place} view="outgoing" names={NAMES} label="Filters of deliveries">
+      <label>
+        State{' '}
+        <select name="state" value={query.get('state') ?? ''}>
+          <option value="">{UNDONE.join(' and ')}</option>
+          {STATES.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </label>
+      <Texts query={query} labels={{ type: 'Type', tenant: 'Tenant' }} />
+      <Period query={query} />
+      {query.get('endpoint') !== null && (
+        <button type="button" onClick={() => go({ endpoint: null })}>
+          All endpoints
+        </button>
+      )}
+    </Filters>
   );
 }
 
