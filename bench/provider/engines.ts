@@ -33,6 +33,7 @@ const HOOKS: QueueParts['hooks'] = {
   onAvailable: () => undefined,
   onLost: (hint) => console.error(hint),
   onRunError: (endpoint, error) => console.error(endpoint, error),
+  onNoMemory: (endpoint, bytes) => console.error(endpoint, bytes),
 };
 const MAX_READS = 100;
 /** Large enough for any benchmark. */

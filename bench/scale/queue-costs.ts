@@ -23,6 +23,7 @@ const HOOKS: QueueParts['hooks'] = {
   onAvailable: () => undefined,
   onLost: rethrow,
   onRunError: (_endpoint, error) => rethrow(error),
+  onNoMemory: rethrow,
 };
 
 /** How the server or file of an engine is measured. */

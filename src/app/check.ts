@@ -226,7 +226,7 @@ export function findOversize(
   return found;
 }
 
-/** Events and deliveries of an inbox that the store has no memory for, beside the process, up to where large bodies are rejected. */
+/** Events and deliveries of an inbox that there is no memory to store, or to send with the role `deliver`, beside the process, up to where large bodies are rejected. */
 function findTooLarge({ provider, routes, limits, workers }: Config, limit: number): Problem[] {
   if (provider === undefined) return [];
   const room = toFreeBytes(limit * limits.memoryShed, workers);
@@ -245,7 +245,7 @@ function findTooLarge({ provider, routes, limits, workers }: Config, limit: numb
     return [
       warning(
         path,
-        `the sending side has no memory to store ${toMebibytes(size)}: with the memory limit of ${toMebibytes(limit)}, ${fits}Mi fit; larger ones get 503, or many at once can get it killed`,
+        `the sending side has no memory to store or send ${toMebibytes(size)}: with the memory limit of ${toMebibytes(limit)}, ${fits}Mi fit; larger ones get 503 or are not sent, or many at once can get it killed`,
         `lower it to ${fits}Mi, or raise the memory limit to ${needed}Mi`,
       ),
     ];

@@ -3,8 +3,11 @@ import type { Delivery, Lane, LaneResult } from '../../src/provider/queue/delive
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
+import { NO_HOOKS } from '../support/queue/sqlite-store.ts';
 import { createRandom } from '../support/seeded.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
+
+const MIB = 1024 * 1024;
 
 /** What every queue keeps to when it hands out lanes. */
 export function describeLanes({ open, close, store }: QueueFixture): void {
@@ -41,6 +44,76 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       expect(await take(65_536)).toEqual([1_000]);
       expect(lane.needs).toBeUndefined();
       await lanes.stop();
+    });
+
+    test('waits 5 s for memory to read a delivery, reports it once a minute, and takes what fits meanwhile, in the order of each key', async () => {
+      let free = Number.POSITIVE_INFINITY;
+      const reports: [endpoint: string, bytes: number][] = [];
+      const queue = await open({
+        memory: { hasRoom: (bytes) => bytes <= free },
+        hooks: { ...NO_HOOKS, onNoMemory: (...report) => reports.push(report) },
+      });
+      const append = async (size: number, orderKey?: string): Promise<string> => {
+        const event = newEvent([{ endpoint: 'a', orderKey }], { body: Buffer.alloc(size, 0x20) });
+        await queue.append([event]);
+        return event.id;
+      };
+      const large = [await append(6 * MIB, 'k'), await append(6 * MIB)];
+      await append(1_000, 'k');
+      const others = [await append(1_000, 'l'), await append(1_250_000), await append(1_000)];
+      free = 13 * MIB;
+      const lanes = holdLanes(queue);
+      const first = await lanes.next('a');
+      const take = async ({ lane }: typeof first, count = 9): Promise<string[]> => {
+        const taken = await lane.take(count, now(), undefined, Math.max(65_536, lane.needs ?? 0));
+        return taken.map(({ event }) => event);
+      };
+      const takeLater = async (held: typeof first): Promise<string[]> => {
+        let taken: string[] | undefined;
+        const taking = take(held).then((found) => {
+          taken = found;
+        });
+        while (taken === undefined) await store().pass(1_000);
+        await taking;
+        return taken;
+      };
+      expect(await take(first)).toEqual([]);
+      expect(await takeLater(first)).toEqual([]);
+      expect(first.lane.isLeft).toBe(true);
+      expect(reports).toEqual([['a', first.lane.needs]]);
+      first.end({ notBefore: now() });
+      const second = await lanes.next('a');
+      expect([await take(second), second.lane.isLeft]).toEqual([[], false]);
+      const more: string[] = [];
+      for (let takes = 0; takes < 2; takes++) more.push(...(await take(second, 2)));
+      expect([more, second.lane.isLeft]).toEqual([others, false]);
+      expect(second.lane.needs).toBeGreaterThan(6 * MIB);
+      expect([await takeLater(second), second.lane.isLeft, reports.length]).toEqual([[], true, 1]);
+      free = Number.POSITIVE_INFINITY;
+      expect(await take(second)).toEqual(large.slice(0, 1));
+      expect(await take(second)).toEqual(large.slice(1));
+      await lanes.stop();
+      expect(await drain(queue, now)).toHaveLength(6);
+    });
+
+    test('takes deliveries without their bodies, to skip them, also while there is no memory', async () => {
+      let hasRoom = true;
+      const queue = await open({ memory: { hasRoom: () => hasRoom } });
+      for (const size of [3 * MIB, 100]) await queue.append([newEvent(['a'], { body: Buffer.alloc(size, 0x20) })]);
+      hasRoom = false;
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const taken = await lane.take(9, now(), 'heads');
+      expect(taken.map(({ body, attempt }) => [body.length, attempt])).toEqual([
+        [0, 0],
+        [0, 0],
+      ]);
+      await lane.settle(
+        taken.map((delivery) => settled(delivery, { kind: 'skipped' }, now())),
+        PROVEN,
+      );
+      await lanes.stop();
+      expect((await queue.find({}, { limit: 9 })).found.map(({ state }) => state)).toEqual(['skipped', 'skipped']);
     });
 
     test('never runs two lanes of an endpoint at once, nor more lanes than allowed', async () => {

@@ -1,7 +1,7 @@
 /** The contract of the delivery queue: one suite, which every engine passes. */
 import { afterEach, beforeEach, describe } from 'vitest';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
-import type { CreateQueueStore, QueueBounds, QueueStore } from '../support/queue/store.ts';
+import type { CreateQueueStore, QueueOver, QueueStore } from '../support/queue/store.ts';
 import { describeAppending } from './delivery-queue-append.contract.ts';
 import { describeCrashes } from './delivery-queue-crash.contract.ts';
 import { describeLanes } from './delivery-queue-lanes.contract.ts';
@@ -17,7 +17,7 @@ import { describeEndpointStore } from './endpoint-store.contract.ts';
 export interface QueueFixture {
   readonly store: () => QueueStore;
   /** A queue on the store; it is closed after the test. */
-  readonly open: (bounds?: Partial<QueueBounds>) => Promise<DeliveryQueue>;
+  readonly open: (over?: QueueOver) => Promise<DeliveryQueue>;
   /** Closes a queue before the test ends. */
   readonly close: (queue: DeliveryQueue) => Promise<void>;
 }
@@ -65,8 +65,8 @@ function useStore(create: CreateQueueStore): QueueFixture {
   });
   return {
     store: get,
-    open: async (bounds) => {
-      const queue = await get().open(bounds);
+    open: async (over) => {
+      const queue = await get().open(over);
       opened.add(queue);
       return queue;
     },

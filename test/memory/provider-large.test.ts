@@ -5,10 +5,10 @@ import { send } from '../support/client.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
-import { toRoute, until } from '../support/gate.ts';
+import { type Sections, startGate, toRoute, until } from '../support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { floodPipelined } from '../support/pipelined-flood.ts';
-import { call } from '../support/provider/client.ts';
+import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
 import { type Engine, startQueue } from '../support/queue/engines.ts';
 
 const MIB = 1024 * 1024;
@@ -52,6 +52,43 @@ async function deliver(id: string, bytes: number, fill = 'x'): Promise<void> {
 function expectAlive(): void {
   expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
 }
+
+test.skipIf(NO_CGROUPS !== undefined)(
+  'a replica without the memory for an event sends those behind it, reports it, and leaves it to one that has the memory',
+  async () => {
+    app.handler = (_request, response) => {
+      app.received.length = 0;
+      response.end();
+    };
+    const queue = await startQueue('PostgreSQL');
+    const egress = { allowHttp: true, allowPrivate: ['127.0.0.0/8'] };
+    const toSections = (provider: Sections): Sections => ({
+      routes: [toRoute(app.port)],
+      provider: { address: '127.0.0.1:0', queue, egress, maxEventSize: '40Mi', ...provider },
+    });
+    const accepting = await startGate(toSections({ roles: ['accept'] }));
+    onTestFinished(async () => {
+      await accepting.stop();
+    });
+    const port = accepting.providerPort;
+    await call(port, 'POST', '/v1/endpoints', { id: 'acme', url: `http://127.0.0.1:${app.port}/` });
+    gate = await startGateInCgroup(192, toSections({ roles: ['deliver'] }));
+    await postEvent(port, { type: 'large', data: { text: 'x'.repeat(25 * MIB) } });
+    for (let i = 0; i < 20; i++) await postEvent(port, { type: 'small' });
+    const listWaiting = async (): Promise<unknown[]> => (await listDeliveries(port, '?state=waiting')).map(({ type }) => type);
+    await until(async () => (await listWaiting()).length === 1);
+    expect(await listWaiting()).toEqual(['large']);
+    const lines = gate.log().filter(({ msg }) => msg === 'delivery_held');
+    expect(lines).toMatchObject([{ endpoint: 'acme' }]);
+    expect(lines[0]?.['bytes']).toBeGreaterThan(25 * MIB);
+    const sending = await startGate(toSections({ roles: ['deliver'] }));
+    onTestFinished(async () => {
+      await sending.stop();
+    });
+    await until(async () => (await listWaiting()).length === 0);
+    expectAlive();
+  },
+);
 
 describe.skipIf(NO_CGROUPS !== undefined).each<Engine>(['SQLite', 'PostgreSQL'])(
   'a sidecar with 192 MiB and its queue in %s',

@@ -17,7 +17,12 @@ const MAX_GAP_MS = 30_000;
 export const RESERVED_BYTES = 64 * 1_024;
 
 /** If the endpoint is not the one that they may have been accepted for, it is read again. */
-export async function takeDue({ registry, clock }: LaneContext, lane: Lane, limit: number, ...more: [number, TakeOnly?]) {
+export async function takeDue(
+  { registry, clock }: LaneContext,
+  lane: Lane,
+  limit: number,
+  ...more: [number | undefined, TakeOnly?]
+) {
   const [maxBytes, only] = more;
   const deliveries = await lane.take(limit, clock.now(), only, maxBytes);
   // Of those that were read last.

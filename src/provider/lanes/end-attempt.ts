@@ -1,6 +1,7 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
 import { hash } from 'node:crypto';
 import { type Clock, type ClockSteps, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
+import type { MemoryBudget } from '../../core/throttle.ts';
 import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
 import { type Endpoint, type EndpointRegistry, isSameEndpoint } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
@@ -15,7 +16,6 @@ import {
   MAX_BREAKER_PAUSE_MS,
   toRecord,
 } from './lane-state.ts';
-import type { MemoryBudget } from './memory-budget.ts';
 import type { SlotLimits, SlotPool } from './slot-pool.ts';
 
 export interface LaneParts {

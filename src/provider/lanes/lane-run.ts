@@ -130,7 +130,7 @@ export class LaneRun {
       this.#isOver = false;
       this.#endSlice();
       result = await this.#serve();
-      this.#isEnding ||= this.#left > 0;
+      this.#isEnding ||= this.#left > 0 || this.#lane.isLeft === true;
       this.#returnTaken();
       await this.#drain(result.notBefore);
     } while (this.#inFlight > 0);
@@ -139,9 +139,11 @@ export class LaneRun {
     this.#endSlice();
     if (this.#failure !== undefined) throw this.#failure.error;
     const resumeAt = toPause(this.#state, this.#clock.now()) ?? result.notBefore;
-    if (this.#left === 0 || this.#absence === undefined) return { ...result, notBefore: resumeAt };
-    await this.#lane.settle([], { ...this.#state, absence: { ...this.#absence, seenAt: this.#clock.now() } });
-    return leaveLane(this.#context, resumeAt);
+    const absence = this.#left === 0 ? undefined : this.#absence;
+    if (absence !== undefined)
+      await this.#lane.settle([], { ...this.#state, absence: { ...absence, seenAt: this.#clock.now() } });
+    if (absence !== undefined || this.#lane.isLeft === true) return leaveLane(this.#context, resumeAt);
+    return { ...result, notBefore: resumeAt };
   }
 
   #endSlice(): void {

@@ -3,13 +3,13 @@
  * skipped, but only once that is certain.
  */
 import { ClockSteps } from '../../core/clock.ts';
+import { MemoryBudget } from '../../core/throttle.ts';
 import { type Endpoint, toIdentity } from '../endpoints/endpoint.ts';
 import type { Lane, LaneResult, LaneState } from '../queue/delivery-queue.ts';
-import { isAbandoned, leaveLane, RESERVED_BYTES, takeDue, toAbsence } from './absence.ts';
+import { isAbandoned, leaveLane, takeDue, toAbsence } from './absence.ts';
 import type { LaneContext, LaneParts } from './end-attempt.ts';
 import { LaneRun } from './lane-run.ts';
 import { toPause } from './lane-state.ts';
-import { MemoryBudget } from './memory-budget.ts';
 import { type SlotFigures, type SlotLimits, SlotPool } from './slot-pool.ts';
 
 /** How many lanes to serve at once: each attempt in flight holds one, and those that wait for a slot must not hold up the others. */
@@ -60,29 +60,20 @@ async function serveAbsent(context: LaneContext, lane: Lane, endpoint: Endpoint 
 
 /** Of an unknown endpoint, some deliveries may be too young to be skipped. */
 async function skipAll(context: LaneContext, lane: Lane, state: LaneState, endpoint: Endpoint | undefined): Promise<LaneResult> {
-  const { budget, slots, clock, hooks, registry } = context;
-  const tenant = endpoint?.tenant;
+  const { clock, hooks, registry } = context;
   const end = clock.monotonic() + SKIP_SLICE_MS;
   while (!lane.signal.aborted && clock.monotonic() < end) {
-    const size = lane.needs ?? RESERVED_BYTES;
-    const request = { most: SKIP_BATCH, size, tenant };
-    const reserved = budget.reserve(request) || ((await slots.waitForMemory(request, SKIP_SLICE_MS).granted) ?? 0);
-    if (reserved === 0) break;
-    try {
-      const taken = await takeDue(context, lane, SKIP_BATCH, reserved * size);
-      const isCurrent = registry.get(lane.endpoint) === endpoint;
-      const old = taken.filter(({ due }) => isCurrent && (state.absence === undefined || isAbandoned(state.absence, due)));
-      const at = clock.now();
-      const settled = old.map(({ event, attempt }) => ({ event, attempt, at, settlement: { kind: 'skipped' } as const }));
-      if (settled.length > 0) {
-        await lane.settle(settled, state);
-        hooks.onSkipped(lane.endpoint, settled.length);
-      }
-      if (settled.length < taken.length) return leaveLane(context);
-      if (taken.length < SKIP_BATCH && lane.needs === undefined) break;
-    } finally {
-      budget.settle(reserved, size, 0, tenant);
+    const taken = await takeDue(context, lane, SKIP_BATCH, undefined, 'heads');
+    const isCurrent = registry.get(lane.endpoint) === endpoint;
+    const old = taken.filter(({ due }) => isCurrent && (state.absence === undefined || isAbandoned(state.absence, due)));
+    const at = clock.now();
+    const settled = old.map(({ event, attempt }) => ({ event, attempt, at, settlement: { kind: 'skipped' } as const }));
+    if (settled.length > 0) {
+      await lane.settle(settled, state);
+      hooks.onSkipped(lane.endpoint, settled.length);
     }
+    if (settled.length < taken.length) return leaveLane(context);
+    if (taken.length < SKIP_BATCH) break;
   }
   return {};
 }

@@ -5,9 +5,8 @@
  * free. The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type LinePlace, TenantParts, type Waiting, WaitLine } from '../../core/throttle.ts';
+import { type LinePlace, type MemoryBudget, TenantParts, type Waiting, WaitLine } from '../../core/throttle.ts';
 import type { Health } from './lane-state.ts';
-import type { MemoryBudget } from './memory-budget.ts';
 
 /** An attempt that takes longer is slow. */
 const MAX_QUICK_MS: Milliseconds = 1_000;
@@ -152,8 +151,8 @@ export class SlotPool {
   }
 
   /** Waits for memory of the budget; tenants take turns. Old attempts become slow for it, too: their deliveries then no longer count. */
-  waitForMemory(...request: Parameters<MemoryBudget['wait']>): Waiting<number> {
-    const waiting = this.#budget.wait(...request);
+  waitForMemory(request: Parameters<MemoryBudget['wait']>[0]): Waiting<number> {
+    const waiting = this.#budget.wait(request);
     this.#admit();
     return waiting;
   }

@@ -135,7 +135,7 @@ export interface LaneAbsence {
   readonly seenAt: EpochMilliseconds;
 }
 
-export type TakeOnly = 'first' | 'untried' | 'fresh';
+export type TakeOnly = 'first' | 'untried' | 'fresh' | 'heads';
 
 /** For so long, an event goes before older ones while attempts of its endpoint time out. */
 export const FRESH_MS: Milliseconds = 10_000;
@@ -151,12 +151,15 @@ export interface Lane {
   readonly isOutdated: boolean;
   /** The size of the next delivery that is due, if the last take had no memory for it. */
   readonly needs?: number | undefined;
+  /** There was no memory for it for so long that another replica may have the lane. Smaller deliveries go before it then, in the order of each key. */
+  readonly isLeft?: boolean;
   /** Deliveries that were taken, and whose attempts did not start. They can be taken again. */
   giveBack(deliveries: readonly Pick<Delivery, 'event'>[]): void;
   /**
    * Due deliveries, at most `limit`, never one that this lane already took and did not settle: first attempts, then first attempts of
    * `failingTypes`, then retries and replays; of each rank the oldest due first. `only`: `first`: nothing of the later ranks; `untried`:
-   * nothing of the last one; `fresh`: first attempts, also of `failingTypes`, that became due in the last `FRESH_MS`, of each rank the newest first.
+   * nothing of the last one; `fresh`: first attempts, also of `failingTypes`, that became due in the last `FRESH_MS`, of each rank the newest first;
+   * `heads`: all, without bodies and metadata, to skip them.
    * `maxBytes`: of all together.
    */
   take(limit: number, now: EpochMilliseconds, only?: TakeOnly, maxBytes?: number): Promise<readonly Delivery[]>;

@@ -8,7 +8,7 @@ import { LARGE_BYTES, type StoreBudget, TurnQueue } from '../../core/throttle.ts
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery, TakeOnly } from './delivery-queue.ts';
 import type { SettleMessage, TakenMessage } from './messages.ts';
 import type { Results } from './sql/store.ts';
-import { isQueueBusy, type StoreClient } from './store-client.ts';
+import { isQueueBusy, type QueueHooks, type StoreClient } from './store-client.ts';
 
 /** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
 const MAX_TIMER_MS = 10_000;
@@ -29,6 +29,8 @@ export interface LaneEntry {
   /** The last run asked for this. */
   notBefore: EpochMilliseconds;
   isRunning: boolean;
+  /** Until then, in monotonic time, smaller deliveries go before one that waited too long for memory. */
+  passesUntil: Milliseconds;
   wakes: number;
   /** The time in the heap that counts; others of this entry are outdated. */
   timedAt: EpochMilliseconds;
@@ -83,6 +85,7 @@ export class LaneScheduler {
       next: none,
       notBefore: 0,
       isRunning: false,
+      passesUntil: 0,
       wakes: 0,
       timedAt: none,
     };
@@ -239,6 +242,7 @@ type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
 
 const MIN_REPEAT_MS: Milliseconds = 50;
 const MAX_REPEAT_MS: Milliseconds = 1_000;
+const NO_MEMORY_INTERVAL_MS: Milliseconds = 60_000;
 
 interface StartedRun {
   readonly entry: LaneEntry;
@@ -247,6 +251,7 @@ interface StartedRun {
   readonly state: LaneState | undefined;
   readonly holder: string | null;
   readonly signal: AbortSignal;
+  readonly onNoMemory: QueueHooks['onNoMemory'];
 }
 
 export class LaneRun implements Lane {
@@ -254,6 +259,7 @@ export class LaneRun implements Lane {
   readonly state: LaneState | undefined;
   readonly signal: AbortSignal;
   needs: number | undefined;
+  isLeft = false;
   readonly #run: StartedRun;
   readonly #client: StoreClient;
   readonly #budget: StoreBudget;
@@ -302,20 +308,26 @@ export class LaneRun implements Lane {
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
-    // Without room for all, one delivery is taken. It waits in a line apart from the appends of an inbox.
+    const read = (most?: number, passes = false) => {
+      const taking = () => {
+        const returned = this.#returned;
+        this.#returned = [];
+        return this.#client.read('take', { endpoint, run: this.#run.number, limit, maxBytes: most, now, only, passes, returned });
+      };
+      if (most === undefined || most <= LARGE_BYTES) return taking();
+      // In a line apart from the appends of an inbox.
+      return this.#budget.run(most, taking, `take ${endpoint}`).catch((thrown: unknown) => {
+        if (!isQueueBusy(thrown)) throw thrown;
+      });
+    };
+    // Without room for all, one delivery is taken.
     const hasRoom = maxBytes === undefined || this.#budget.hasRoom(maxBytes);
     const most = hasRoom ? maxBytes : Math.min(maxBytes, Math.max(needs ?? 0, LARGE_BYTES));
-    const read = () => {
-      const returned = this.#returned;
-      this.#returned = [];
-      return this.#client.read('take', { endpoint, run: this.#run.number, limit, maxBytes: most, now, only, returned });
-    };
-    const taking = most !== undefined && most > LARGE_BYTES ? this.#budget.run(most, read, `take ${endpoint}`) : read();
-    const found = await taking.catch((thrown: unknown) => {
-      if (!isQueueBusy(thrown)) throw thrown;
-    });
+    const fit = most && this.#clock.monotonic() < this.#run.entry.passesUntil ? this.#budget.fit(most) : most;
+    let found = fit === most ? undefined : await read(fit, true);
+    if (found === undefined || found.result.taken.length === 0) found = await read(most);
     this.needs = found === undefined ? needs : found.result.needs;
-    if (found === undefined) return [];
+    if (found === undefined) return this.#leave(most);
     const { result, bodies } = found;
     // Only this one sees all that is due.
     if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
@@ -326,6 +338,17 @@ export class LaneRun implements Lane {
       this.#taken.set(taken.event, taken);
       return [toDelivery(endpoint, taken, body)];
     });
+  }
+
+  /** The process had no memory for the next delivery. */
+  #leave(bytes = 0): readonly Delivery[] {
+    const { entry, onNoMemory } = this.#run;
+    const now = this.#clock.monotonic();
+    this.isLeft = true;
+    if (now < entry.passesUntil) return [];
+    entry.passesUntil = now + NO_MEMORY_INTERVAL_MS;
+    onNoMemory(this.endpoint, bytes);
+    return [];
   }
 
   async settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {

@@ -392,7 +392,8 @@ class SqlQueue implements DeliveryQueue {
     if (this.#stopping !== undefined) abort.abort();
     this.#aborts.set(endpoint, abort);
     const { state, holder } = claimed;
-    const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal };
+    const { onNoMemory } = this.#hooks;
+    const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal, onNoMemory };
     const lane = new LaneRun(started, this.#store, this.clock, this.#budget);
     let isLeft = false;
     try {

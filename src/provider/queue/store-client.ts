@@ -61,6 +61,8 @@ export interface QueueHooks {
   readonly onFatal: (error: Error) => void;
   /** A lane run rejected; it is repeated. */
   readonly onRunError: (endpoint: string, error: unknown) => void;
+  /** For 5 s, the process had no memory to read a delivery of so many bytes. At most once a minute for each endpoint. */
+  readonly onNoMemory: (endpoint: string, bytes: number) => void;
   /** Nothing can be written: the disk is full, or the server is not there. */
   readonly onUnavailable: (reason: string) => void;
   readonly onAvailable: () => void;

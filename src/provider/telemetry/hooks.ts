@@ -94,6 +94,10 @@ export function createQueueHooks(parts: Parameters<typeof reportLoss>[0]): Queue
     onAvailable: () => condition.recover('writes'),
     onLost: (hint) => reportLoss(parts, { hint }),
     onRunError: (endpoint, error) => logger.error('provider_failed', { endpoint, error: toErrorText(error) }),
+    onNoMemory(endpoint, bytes) {
+      const hint = 'for 5 s, there was no memory to read a delivery: raise the memory limit of replicas that send';
+      logger.warn('delivery_held', { endpoint, bytes, hint });
+    },
   };
 }
 
@@ -310,6 +314,7 @@ export type ProviderLogEvent =
   | RegistryLogEvent
   | 'breaker_closed'
   | 'breaker_opened'
+  | 'delivery_held'
   | 'endpoint_changed'
   | 'endpoint_disabled'
   | 'events_unrouted'

@@ -30,6 +30,7 @@ export class FakeLane implements Lane {
   takes = 0;
   isOutdated = false;
   needs: number | undefined;
+  isLeft = false;
   /** If set, `settle` rejects. */
   failure: Error | undefined;
   readonly #controller = new AbortController();
@@ -88,7 +89,7 @@ export class FakeLane implements Lane {
           delivery.due <= now &&
           !this.#taken.has(delivery.event) &&
           (only !== 'first' || rank(delivery) === 0) &&
-          (only === undefined || rank(delivery) < 2) &&
+          (only === undefined || only === 'heads' || rank(delivery) < 2) &&
           (only !== 'fresh' || delivery.due > now - FRESH_MS),
       )
       .sort((a, b) => rank(a) - rank(b) || (only === 'fresh' ? b.due - a.due : 0))

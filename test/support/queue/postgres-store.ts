@@ -50,7 +50,7 @@ export function createPostgresStores(server: () => PostgresServer, toUrl = (): s
     return {
       clock: systemClock,
       pass: (duration) => new Promise((resolve) => setTimeout(resolve, duration)),
-      open: (bounds) => openPostgresQueue(toUrl(), schema, bounds),
+      open: (over) => openPostgresQueue(toUrl(), schema, over),
       isShared: true,
       child: { module: new URL('./postgres-child.ts', import.meta.url).pathname, argument: `${schema} ${toUrl()}` },
       damage: (statement) => void server().sql(`SET search_path TO "${schema}"; ${statement}`),

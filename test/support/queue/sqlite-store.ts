@@ -23,6 +23,9 @@ export const NO_HOOKS: QueueHooks = {
     throw new Error(hint);
   },
   onRunError: () => undefined,
+  onNoMemory: (endpoint) => {
+    throw new Error(endpoint);
+  },
 };
 
 /** Bounds that no test reaches unless it sets others. */
@@ -31,7 +34,7 @@ export const WIDE_BOUNDS: QueueBounds = { maxEvents: 1_000_000, maxBytes: 2 ** 3
 const MAX_STORE_BYTES = 8 * 1024 * 1024;
 
 /** What a queue under test gets. */
-export type QueueOptions = Partial<QueueBounds & Pick<QueueParts, 'clock' | 'hooks' | 'maxStoreBytes'>> & {
+export type QueueOptions = Partial<QueueBounds & Pick<QueueParts, 'clock' | 'hooks' | 'maxStoreBytes' | 'memory'>> & {
   readonly allowVolatile?: boolean;
 };
 
@@ -40,9 +43,10 @@ export function toParts({
   clock = systemClock,
   hooks = NO_HOOKS,
   maxStoreBytes = MAX_STORE_BYTES,
+  memory,
   ...bounds
 }: QueueOptions = {}): QueueParts {
-  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds }, maxStoreBytes };
+  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds }, maxStoreBytes, memory };
 }
 
 /** Creates a queue in a file, which may be on any file system. */
@@ -70,7 +74,7 @@ export async function createSqliteStore(): Promise<QueueStore> {
   return {
     clock: clock satisfies Clock,
     pass: (duration) => clock.advance(duration),
-    open: (bounds) => openSqliteQueue(path, { clock, ...bounds }),
+    open: (over) => openSqliteQueue(path, { clock, ...over }),
     isShared: false,
     child: { module: join(import.meta.dirname, 'sqlite-child.ts'), argument: path },
     damage: (statement) => {

@@ -1,8 +1,12 @@
 /** What the contract suite of the delivery queue needs to know about an engine. */
 import type { Clock, Milliseconds } from '../../../src/core/clock.ts';
 import type { DeliveryQueue, QueueBounds } from '../../../src/provider/queue/delivery-queue.ts';
+import type { QueueParts } from '../../../src/provider/queue/sql-queue.ts';
 
 export type { QueueBounds };
+
+/** What a test sets of a queue. */
+export type QueueOver = Partial<QueueBounds & Pick<QueueParts, 'hooks' | 'memory'>>;
 
 /** An empty store under test. */
 export interface QueueStore {
@@ -11,7 +15,7 @@ export interface QueueStore {
   /** Lets at least this much of the clock's time pass. */
   readonly pass: (duration: Milliseconds) => Promise<void>;
   /** Opens a queue on the store; the caller closes it before it opens the next one, unless the engine is shared. */
-  readonly open: (bounds?: Partial<QueueBounds>) => Promise<DeliveryQueue>;
+  readonly open: (over?: QueueOver) => Promise<DeliveryQueue>;
   /** Several queues can be open on the store at once. */
   readonly isShared: boolean;
   /** How a child process opens the same store: the path of a module that exports `openQueue(argument: string)`, and the argument. */

@@ -58,7 +58,7 @@ describe('a warning is reported', () => {
         severity: 'warning',
         path: ['routes', 0, 'webhook', 'maxBody'],
         message:
-          'the sending side has no memory to store 25Mi: with the memory limit of 192Mi, 24Mi fit; larger ones get 503, or many at once can get it killed',
+          'the sending side has no memory to store or send 25Mi: with the memory limit of 192Mi, 24Mi fit; larger ones get 503 or are not sent, or many at once can get it killed',
         hint: 'lower it to 24Mi, or raise the memory limit to 195Mi',
       },
     ]);
@@ -71,6 +71,14 @@ describe('a warning is reported', () => {
       [['provider', 'maxEventSize'], 'lower it to 12Mi, or raise the memory limit to 230Mi'],
     ]);
     expect(find(parse('', '1Mi', 'provider: { maxEventSize: 12Mi }'), 192)).toEqual([]);
+    const deliver = parse(
+      '',
+      '1Mi',
+      'provider: { roles: [deliver], maxEventSize: 40Mi, queue: { postgres: { url: { env: URL } } } }',
+    );
+    expect(find(deliver, 192).map(({ path, hint }) => [path, hint])).toEqual([
+      [['provider', 'maxEventSize'], 'lower it to 10Mi, or raise the memory limit to 520Mi'],
+    ]);
     const postgres = withAck('11Mi', '{ queue: { postgres: { url: { env: URL } } } }');
     expect(find(postgres, 192).map(({ hint }) => hint)).toEqual(['lower it to 10Mi, or raise the memory limit to 194Mi']);
   });

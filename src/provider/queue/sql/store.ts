@@ -217,7 +217,9 @@ interface Take {
   readonly limit: number;
   readonly maxBytes?: number | undefined;
   readonly now: EpochMilliseconds;
-  readonly only: TakeOnly | undefined;
+  readonly only: TakeOnly | 'all' | undefined;
+  /** Those that fit go before larger ones. */
+  readonly passes?: boolean;
   /** Numbers of events that the run took and gives back. */
   readonly returned: readonly number[];
 }
@@ -232,7 +234,7 @@ interface TakenRow extends Omit<TakenMessage, 'isReplay' | 'bodyLength' | 'facts
   readonly tenant: string;
   readonly bytes: number;
   readonly waiting: number;
-  readonly body: Uint8Array;
+  readonly body: Uint8Array | null;
 }
 
 /** The deliveries that the current run of a lane took and did not settle: the numbers of the events, with their order keys. */
@@ -243,7 +245,15 @@ interface TakenByRun {
   last: Promise<unknown>;
 }
 
-const LAST_RANKS = { all: AGAIN, first: FIRST, untried: FIRST_OF_FAILING_TYPE, fresh: FIRST_OF_FAILING_TYPE } as const;
+/** Behind more that are too large, others are not found. */
+const MAX_PASSED = 256;
+const LAST_RANKS = {
+  all: AGAIN,
+  heads: AGAIN,
+  first: FIRST,
+  untried: FIRST_OF_FAILING_TYPE,
+  fresh: FIRST_OF_FAILING_TYPE,
+} as const;
 /**
  * By the name of the lane: it has another number if it was removed while it had no delivery, and a number another lane if a failover lost it. Those
  * who accepted the deliveries of one snapshot knew no newer version of the endpoint than it has.
@@ -263,9 +273,10 @@ const FIND_FRESH = `${WAITING} AND rank = ? AND due > ? AND due <= ? ORDER BY du
  * Without those that were canceled or purged since they were found. For `state = DUE`, PostgreSQL may read the index of all that are due, and it needs
  * a third longer to plan a join with the payloads.
  */
-const READ = `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "createdAt", d.attempt, d.tries, d.replay, d.due, d.order_key, e.tenant, e.bytes,
-    e.waiting, (SELECT metadata FROM payload p WHERE p.event = r.seq) AS metadata, (SELECT body FROM payload p WHERE p.event = r.seq) AS body
+const HEADS = `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "createdAt", d.attempt, d.tries, d.replay, d.due, d.order_key, e.tenant, e.bytes,
+    e.waiting, '' AS metadata, NULL AS body
   FROM event e JOIN delivery d ON d.event = e.seq, rows r WHERE e.seq = r.seq AND d.lane = r.lane AND d.state < ${BLOCKED}`;
+const READ = HEADS.replace(/\S+ AS (metadata|body)/g, '(SELECT $1 FROM payload p WHERE p.event = r.seq) AS $1');
 
 export class Taker {
   readonly #taken = new Map<string, TakenByRun>();
@@ -309,7 +320,7 @@ async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
   const { keys } = taken;
   for (const seq of operation.returned) keys.delete(seq);
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
-  const most = limit + 2 * keys.size + 1;
+  const most = limit + 2 * keys.size + (operation.passes ? MAX_PASSED : 1);
   if (operation.only === 'fresh') return takeFresh(sql, operation, taken, most);
   const first = await sql.all<DueRow>(FIND, [...toNames(operation), most]);
   let { picked, next, needs } = pick(first, operation, keys);
@@ -318,7 +329,7 @@ async function takeFor(sql: Sql, operation: Take, taken: TakenByRun) {
     const parameters = RANKS.flatMap(() => [...toNames(operation), most]);
     ({ picked, next, needs } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
-  return { rows: await readPicked(sql, picked, keys), next, needs };
+  return { rows: await readPicked(sql, picked, operation, keys), next, needs };
 }
 
 async function takeFresh(sql: Sql, operation: Take, { keys }: TakenByRun, most: number) {
@@ -327,13 +338,13 @@ async function takeFresh(sql: Sql, operation: Take, { keys }: TakenByRun, most: 
   for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
     found.push(...(await sql.all<DueRow>(FIND_FRESH, [...toNames(operation), rank, now - FRESH_MS, now, most])));
   const { picked, needs } = pick(found, operation, keys);
-  return { rows: await readPicked(sql, picked, keys), next: now, needs };
+  return { rows: await readPicked(sql, picked, operation, keys), next: now, needs };
 }
 
 /** The first of those that are due, and when the next of the others is. */
 function pick(
   found: readonly DueRow[],
-  { limit, maxBytes = Number.POSITIVE_INFINITY, now, only }: Take,
+  { limit, maxBytes = Number.POSITIVE_INFINITY, now, only = 'all', passes }: Take,
   taken: TakenByRun['keys'],
 ) {
   const busy = new Set(taken.values());
@@ -344,27 +355,33 @@ function pick(
   for (const row of found) {
     const { event, due, rank, order_key: key, bytes } = row;
     if (taken.has(event)) continue;
-    const isFree = due <= now && rank <= LAST_RANKS[only ?? 'all'] && (key === null || !busy.has(key));
+    const isFree = due <= now && rank <= LAST_RANKS[only] && (key === null || !busy.has(key));
     const isNext = isFree && picked.length < limit;
-    if (isNext && bytes > left) needs ??= bytes;
-    if (isNext && needs === undefined) {
+    if (isNext && bytes <= left) {
       picked.push(row);
-      busy.add(key);
       left -= bytes;
     } else next = Math.min(next, due);
+    if (!isNext) continue;
+    // Also if it is passed over: those behind it with its key wait.
+    busy.add(key);
+    if (picked.at(-1) !== row) {
+      needs ??= bytes;
+      if (passes !== true) left = 0;
+    }
   }
   return { picked, next: next === Number.POSITIVE_INFINITY ? undefined : next, needs };
 }
 
 /** Adds them to `keys`, which the run took. */
-async function readPicked(sql: Sql, picked: readonly DueRow[], keys: TakenByRun['keys']) {
+async function readPicked(sql: Sql, picked: readonly DueRow[], { only }: Take, keys: TakenByRun['keys']) {
   if (picked.length === 0) return [];
   const seqs: { readonly seq: number; readonly lane: number }[] = [];
   for (const { event, lane } of picked) seqs.push({ seq: event, lane });
   const bySeq = new Map<number, TakenRow>();
+  const isHeads = only === 'heads';
   // Without a body: it was erased.
-  for (const row of await sql.each<TakenRow | { readonly body: null }>(READ, 'seq bigint, lane bigint', seqs))
-    if (row.body !== null) bySeq.set(row.seq, row);
+  for (const row of await sql.each<TakenRow>(isHeads ? HEADS : READ, 'seq bigint, lane bigint', seqs))
+    if (row.body !== null || isHeads) bySeq.set(row.seq, row);
   const rows: TakenRow[] = [];
   for (const { event, version } of picked) {
     const row = bySeq.get(event);
@@ -376,6 +393,11 @@ async function readPicked(sql: Sql, picked: readonly DueRow[], keys: TakenByRun[
 }
 
 function toTaken({ replay, order_key: key, tenant, bytes, waiting, body, ...row }: TakenRow, bodies: Uint8Array[]): TakenMessage {
-  bodies.push(body);
-  return { ...row, isReplay: replay === 1, bodyLength: body.length, facts: { key, tenant: toTenant(tenant), bytes, waiting } };
+  bodies.push(body ?? new Uint8Array());
+  return {
+    ...row,
+    isReplay: replay === 1,
+    bodyLength: body?.length ?? 0,
+    facts: { key, tenant: toTenant(tenant), bytes, waiting },
+  };
 }

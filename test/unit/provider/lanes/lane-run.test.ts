@@ -882,6 +882,18 @@ describe('the rate limit', () => {
 });
 
 describe('the memory of lanes', () => {
+  test('lets another replica have the lane once the process has had no memory for a delivery, after the attempts in flight', async () => {
+    lane.add(8);
+    const run = await start();
+    lane.isLeft = true;
+    await clock.advance(5_000);
+    await endOne();
+    expect(run.isOver).toBe(false);
+    for (let left = 3; left > 0; left--) await endOne();
+    expect(await run.done).toEqual({ notBefore: clock.now() + 5_000, isLeft: true });
+    expect(scene.sender.started).toHaveLength(4);
+  });
+
   test('bounds how many large deliveries are taken at once', async () => {
     const lanes = Array.from({ length: 20 }, (_, i) => new FakeLane(`e${i}`, PROVEN));
     for (const each of lanes) {
