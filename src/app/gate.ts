@@ -264,6 +264,7 @@ export class Gate {
     this.#services.metrics.keepRealms(new Set(ready.realms.map(({ realm }) => realm)));
     this.#services.realms.apply(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#services.signer.replace(ready.identity?.key, config.identity);
+    this.#services.store.update(ready.store);
     const rings = new Map<string, KeyRing>();
     this.#services.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const table = { isReplaced: false };
@@ -307,6 +308,7 @@ export class Gate {
       adminAccess: this.#adminAccess,
       realms: this.#services.realms,
       signer: this.#services.signer,
+      store: this.#services.store,
       provider: this.#sidePorts.provider,
       ports: this.#tlsPorts,
     };

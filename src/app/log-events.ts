@@ -33,6 +33,8 @@ type RuntimeLogEvent =
   | 'staying'
   | 'stopped'
   | 'store_down'
+  | 'store_reload_failed'
+  | 'store_reloaded'
   | 'store_up'
   | 'store_warning'
   | 'tls_reload_failed'

@@ -1,8 +1,10 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
+import { createSecureContext } from 'node:tls';
 import type { RedisConfig, SecretSource, StoreConfig } from '../config/schema/config.ts';
 import { readPem } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
 import { error, type Path, type Problem, under, unwrap } from '../core/problem.ts';
 import { Secret } from '../core/secret.ts';
 import { createMemoryNewestVersions, createMemorySeenIds } from '../state/memory.ts';
@@ -32,6 +34,15 @@ export async function readStoreSettings(config: StoreConfig): Promise<StoreSetti
   return { redis, maxIds, problems: under(PATH, reader.problems) };
 }
 
+type TlsConfig = { readonly [Key in 'caFile' | 'certFile' | 'keyFile' | 'serverName']?: string | undefined };
+
+/** The files to watch. */
+export function toStoreFiles({ redis }: StoreConfig): string[] {
+  const { urlFile, passwordFile, sentinel, tls = {} } = redis ?? {};
+  const { caFile, certFile, keyFile }: TlsConfig = tls;
+  return [urlFile, passwordFile, sentinel?.passwordFile, caFile, certFile, keyFile].filter((file) => file !== undefined);
+}
+
 /** The maximum number of clients and users whose failed attempts are kept in memory: about 10 MB. */
 const MAX_ATTEMPT_KEYS = 100_000;
 
@@ -43,6 +54,8 @@ export interface OpenedStore {
   readonly attempts: Attempts;
   /** Undefined without Redis. */
   readonly streams: SharedStreams | undefined;
+  /** Later connections to Redis use these settings, which were read from the same config. */
+  update(settings: StoreSettings): void;
   /** Closes connections; later calls reject with StoreUnavailable. */
   close(): Promise<void>;
 }
@@ -65,6 +78,7 @@ export function openStore(
       versions: store,
       attempts: withFallback(shared, attempts),
       streams: store,
+      update: ({ redis }) => redis && store.update(redis),
       close: () => store.close(),
     };
   }
@@ -76,6 +90,7 @@ export function openStore(
     versions,
     attempts,
     streams: undefined,
+    update: () => undefined,
     close: async () => {
       await Promise.all([seenIds.close(), versions.close()]);
     },
@@ -170,10 +185,17 @@ class SettingsReader {
   async #readTls(config: RedisConfig, isTlsUrl: boolean): Promise<RedisTls | undefined> {
     const { tls } = config;
     if (tls === undefined) return isTlsUrl ? {} : undefined;
-    const files = 'caFile' in tls || 'certFile' in tls || 'keyFile' in tls || 'serverName' in tls ? tls : {};
+    const files: TlsConfig = tls;
     const ca = await this.#readFile(files.caFile, ['tls', 'caFile']);
     const cert = await this.#readFile(files.certFile, ['tls', 'certFile']);
     const key = files.keyFile === undefined ? undefined : await this.#readSecret({ file: files.keyFile }, ['tls', 'keyFile']);
+    try {
+      // With these files the client would end at the next connect, and never try again.
+      createSecureContext({ ca, cert, key: key?.expose() });
+    } catch (thrown) {
+      const hint = 'check that the files are PEM, and that the key is that of the certificate';
+      this.problems.push(error(['tls'], `the files cannot be used (${toErrorText(thrown)})`, hint));
+    }
     return {
       ...(ca === undefined ? undefined : { ca }),
       ...(cert === undefined ? undefined : { cert }),

@@ -20,6 +20,7 @@ import type { Metrics } from './metrics.ts';
 import { readProvider } from './provider-settings.ts';
 import type { Realms } from './realms.ts';
 import { separateSecrets } from './shared-secrets.ts';
+import { type OpenedStore, readStoreSettings, toStoreFiles } from './store.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
 /** A port whose certificates may be rotated. */
@@ -43,6 +44,7 @@ export interface ReloadParts {
   readonly adminAccess: AdminAccess;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
+  readonly store: Pick<OpenedStore, 'update'>;
   readonly provider: Pick<Provider, 'apply'> | undefined;
   /** Each port with TLS. */
   readonly ports: readonly WatchedTlsPort[];
@@ -68,6 +70,7 @@ const SOURCES: readonly WatchedSource[] = [
   },
   { toFiles: ({ admin }) => toAdminFiles(admin), reload: reloadAdminToken },
   { toFiles: ({ provider }) => toProviderFiles(provider), reload: reloadProvider },
+  { toFiles: ({ store }) => toStoreFiles(store), reload: reloadStore },
 ];
 
 /** A route may have to be closed or opened because of another secret (separateSecrets). */
@@ -207,6 +210,16 @@ async function reloadProvider(
   if (read === undefined || broken.length > 0) return ALL_READ;
   provider?.apply(read.settings);
   logger.info('provider_reloaded', { endpoints: read.settings.endpoints.length });
+  return ALL_READ;
+}
+
+/** A broken file leaves the settings before it in use. */
+async function reloadStore(_changed: readonly string[], { config, logger, store }: ReloadParts): Promise<readonly string[]> {
+  const read = await readStoreSettings(config.store);
+  for (const { path, message } of read.problems) logger.error('store_reload_failed', { path: path.join('.'), message });
+  if (read.problems.length > 0) return ALL_READ;
+  store.update(read);
+  logger.info('store_reloaded');
   return ALL_READ;
 }
 

@@ -3,7 +3,7 @@
  * pipelined: ioredis follows the redirections of a pipeline only if all of its commands fail with the same text.
  */
 import type { ConnectionOptions } from 'node:tls';
-import { Cluster, Redis } from 'ioredis';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -73,21 +73,29 @@ export function isOfReplica(text: string): boolean {
 /** Connects in the background, and reconnects after every failure. Without a connection, calls are rejected at once. */
 export function openRedis(options: RedisStoreOptions): RedisClient {
   const { topology } = options;
-  const common = toCommonOptions(options);
   if (topology.kind === 'cluster') return openCluster(topology.nodes, options);
-  if (topology.kind === 'standalone') return new Redis({ ...common, ...topology.node, retryStrategy: toReconnectDelay });
-  return new Redis({
-    ...common,
-    sentinels: topology.nodes.map((node) => ({ ...node })),
-    name: topology.name,
-    ...(topology.username === undefined ? undefined : { sentinelUsername: topology.username }),
-    ...(topology.password === undefined ? undefined : { sentinelPassword: topology.password.expose().toString() }),
-    ...(options.tls === undefined ? undefined : { enableTLSForSentinelMode: true, sentinelTLS: toTls(options) }),
+  const client = new Redis({
+    ...toCommonOptions(options),
+    ...(topology.kind === 'sentinel' && { sentinels: topology.nodes.map((node) => ({ ...node })), name: topology.name }),
     sentinelRetryStrategy: toReconnectDelay,
     // From the attempt to connect; then the next Sentinel is asked.
     sentinelCommandTimeout: options.connectTimeout + options.commandTimeout,
     retryStrategy: toReconnectDelay,
   });
+  // Otherwise the next connection selects the database of this one, which other settings may have replaced.
+  onEvent(client, 'close', () => Object.assign(client, { prevCondition: null }));
+  return client;
+}
+
+/** Later connections use the server, credentials, database and TLS of these settings, which are of the same kind of topology. */
+export function updateRedis(client: RedisClient, options: RedisStoreOptions): void {
+  const connections =
+    client instanceof Cluster ? [client.options.redisOptions, ...client.nodes().map(toOptions)] : [client.options];
+  for (const connection of connections) Object.assign(connection ?? {}, toAccess(options));
+}
+
+function toOptions({ options }: Redis): RedisOptions {
+  return options;
 }
 
 function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): Cluster {
@@ -105,16 +113,15 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
     nodes.map((node) => ({ ...node })),
     settings,
   );
-  onEvent(cluster, '+node', neverReadOnly);
+  onEvent(cluster, '+node', (node: Redis) => {
+    // A replica in READONLY mode runs a script and rejects its writes; in any other mode it names the master, and ioredis follows. A
+    // command is sent to a replica while the connection to the master is missing.
+    node.readonly = replyOk;
+    // It has those of the start (updateRedis).
+    const { username, password, tls } = settings.redisOptions;
+    Object.assign(node.options, { username, password, tls });
+  });
   return cluster;
-}
-
-/**
- * A replica in READONLY mode runs a script and rejects its writes; in any other mode it names the master, and ioredis follows. A command is sent
- * to a replica while the connection to the master is missing.
- */
-function neverReadOnly(node: Redis): void {
-  node.readonly = replyOk;
 }
 
 async function replyOk(): Promise<'OK'> {
@@ -136,15 +143,25 @@ function toCommonOptions(options: RedisStoreOptions) {
     keepAlive: 10_000,
     noDelay: true,
     connectionName: 'sidegate',
-    ...(options.username === undefined ? undefined : { username: options.username }),
-    ...(options.password === undefined ? undefined : { password: options.password.expose().toString() }),
-    ...(options.db === undefined ? undefined : { db: options.db }),
-    ...(options.tls === undefined ? undefined : { tls: toTls(options) }),
+    ...toAccess(options),
   };
 }
 
-function toTls(options: RedisStoreOptions): ConnectionOptions {
-  const { ca, cert, key, serverName } = options.tls ?? {};
+/** Has each key that a file can change, also without a value: it replaces the one before. */
+function toAccess({ topology, username, password, db = 0, tls }: RedisStoreOptions) {
+  const access = { username, password: password?.expose().toString(), db, tls: tls && toTls(tls) };
+  if (topology.kind === 'cluster') return access;
+  if (topology.kind === 'standalone') return { ...access, ...topology.node };
+  return {
+    ...access,
+    sentinelUsername: topology.username,
+    sentinelPassword: topology.password?.expose().toString(),
+    sentinelTLS: access.tls,
+    enableTLSForSentinelMode: tls !== undefined,
+  };
+}
+
+function toTls({ ca, cert, key, serverName }: RedisTls): ConnectionOptions {
   return {
     ...(ca === undefined ? undefined : { ca }),
     ...(cert === undefined ? undefined : { cert }),

@@ -14,6 +14,7 @@ import {
   type RedisStoreOptions,
   type RedisTopology,
   toReconnectDelay,
+  updateRedis,
 } from './client.ts';
 import { type RedisReply, StoreOperations } from './operations.ts';
 
@@ -149,6 +150,12 @@ class RedisStore implements SeenIds, NewestVersions, Attempts, SharedStreams {
     // Inclusive, as Redis 6.0 knows no exclusive ranges.
     const found = await this.#client.xrange(this.#prefix + stream, after, '+', 'COUNT', MAX_BATCHES[stream] + 1);
     return found.flatMap(([id, [, text = '']]) => (id === after ? [] : [{ id, text }]));
+  }
+
+  /** Later connections use these settings. */
+  update(options: RedisStoreOptions): void {
+    this.#outage.address = formatAddress(options.topology);
+    updateRedis(this.#client, options);
   }
 
   isUp(): boolean {
@@ -411,13 +418,13 @@ function formatNode({ host, port }: RedisNode): string {
 
 /** Records the current outage. */
 export class OutageRecord {
-  readonly #address: string;
+  address: string;
   readonly #clock: Clock;
   #since: EpochMilliseconds | undefined;
   #cause = NOT_CONNECTED;
 
   constructor(topology: RedisTopology, clock: Clock) {
-    this.#address = formatAddress(topology);
+    this.address = formatAddress(topology);
     this.#clock = clock;
   }
 
@@ -432,8 +439,8 @@ export class OutageRecord {
     this.#since ??= this.#clock.now();
     const since = toInstant(this.#since);
     return {
-      message: `Redis at ${this.#address} is down since ${since}: ${this.#cause}`,
-      address: this.#address,
+      message: `Redis at ${this.address} is down since ${since}: ${this.#cause}`,
+      address: this.address,
       since: this.#since,
       reply: this.#cause.startsWith(REPLIED) ? this.#cause.slice(REPLIED.length) : undefined,
       hint: toHint(this.#cause),

@@ -1,8 +1,9 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readStoreSettings, type StoreSettings } from '../../../src/app/store.ts';
 import { ConfigSchema } from '../../../src/config/schema/schema.ts';
+import { makeAuthority, readPair } from '../../support/certificates.ts';
 import { useFolder } from '../../support/fixtures.ts';
 
 const folder = useFolder();
@@ -18,6 +19,8 @@ const ROUTE = {
 };
 const read = (redis: unknown): Promise<StoreSettings> =>
   readStoreSettings(ConfigSchema.parse({ store: { redis }, routes: [ROUTE] }).store);
+const authority = makeAuthority(folder, 'ca');
+const pair = authority.issue('client', 'DNS:client');
 const node = (port: number) => ({ host: '127.0.0.1', port });
 
 test('without Redis there is memory', async () => {
@@ -73,10 +76,11 @@ describe('Redis is found', () => {
     expect((await read({ url: 'redis://127.0.0.1', tls: true })).redis?.tls).toEqual({});
     const { redis } = await read({
       url: 'redis://127.0.0.1',
-      tls: { caFile: file('ca', 'CA'), certFile: file('cert', 'CERT'), keyFile: file('key', 'KEY'), serverName: 'redis' },
+      tls: { caFile: authority.ca, certFile: pair.cert, keyFile: pair.key, serverName: 'redis' },
     });
-    expect(redis?.tls).toMatchObject({ ca: Buffer.from('CA'), cert: Buffer.from('CERT'), serverName: 'redis' });
-    expect(redis?.tls?.key?.expose().toString()).toBe('KEY');
+    const { cert, key } = readPair(pair);
+    expect(redis?.tls).toMatchObject({ ca: readFileSync(authority.ca), cert, serverName: 'redis' });
+    expect(redis?.tls?.key?.expose()).toEqual(Buffer.from(key.toString().trimEnd()));
   });
 });
 
@@ -93,6 +97,7 @@ describe('an error has its path, and never a password:', () => {
       'store.redis.sentinel.passwordFile',
     ],
     ['no CA', { url: 'redis://h', tls: { caFile: '/nowhere/ca' } }, 'store.redis.tls.caFile'],
+    ['a key that is none', { url: 'redis://h', tls: { keyFile: file('canary', 'canary') } }, 'store.redis.tls'],
     ['no key', { url: 'redis://h', tls: { keyFile: '/nowhere/key' } }, 'store.redis.tls.keyFile'],
   ])('%s', async (_, redis, path) => {
     const settings = await read(redis);
