@@ -14,11 +14,13 @@ export interface PostgresTarget {
   readonly database: string;
   readonly user: string;
   readonly password: Secret | undefined;
+  /** Reads the password for a new connection; undefined if it cannot be read. */
+  readonly readPassword?: () => Promise<Secret | undefined>;
   /** Undefined: without TLS. */
   readonly tls: PostgresTls | undefined;
 }
 
-/** `verify`: the issuer and the name of the certificate, the issuer alone, or nothing. */
+/** `verify`: the issuer and the name of the certificate, the issuer alone, or nothing. The contents of files may differ at each access. */
 export interface PostgresTls {
   readonly verify: 'full' | 'ca' | 'none';
   /** PEM; undefined: the CAs of the system. */
@@ -35,13 +37,13 @@ export function createPostgresClient(target: PostgresTarget): pg.Client {
 }
 
 /** How pg connects. Everything is given, so that variables such as PGHOST change nothing. */
-export function toClientConfig({ host, port, database, user, password, tls }: PostgresTarget): ClientConfig {
+export function toClientConfig({ host, port, database, user, password, readPassword, tls }: PostgresTarget): ClientConfig {
   return {
     host,
     port,
     database,
     user,
-    password: async () => password?.expose().toString('utf8') ?? '',
+    password: async () => ((await readPassword?.()) ?? password)?.expose().toString('utf8') ?? '',
     ssl: tls === undefined ? false : toTlsOptions(tls, host),
     application_name: 'sidegate',
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
@@ -50,15 +52,23 @@ export function toClientConfig({ host, port, database, user, password, tls }: Po
   };
 }
 
-function toTlsOptions({ verify, ca, certificate }: PostgresTls, host: string): Exclude<ClientConfig['ssl'], boolean | undefined> {
+function toTlsOptions(tls: PostgresTls, host: string): Exclude<ClientConfig['ssl'], boolean | undefined> {
   return {
     // For the check of an IP address, which cannot be a server name.
     host,
     minVersion: 'TLSv1.2',
-    rejectUnauthorized: verify !== 'none',
-    ...(ca !== undefined && { ca }),
-    ...(certificate !== undefined && { cert: certificate.cert, key: certificate.key.expose().toString('latin1') }),
-    ...(verify !== 'full' && { checkServerIdentity: guardDecision(() => undefined, undefined) }),
+    rejectUnauthorized: tls.verify !== 'none',
+    // For each connection of a pool, pg reads these again.
+    get ca() {
+      return tls.ca;
+    },
+    get cert() {
+      return tls.certificate?.cert;
+    },
+    get key() {
+      return tls.certificate?.key.expose().toString('latin1');
+    },
+    ...(tls.verify !== 'full' && { checkServerIdentity: guardDecision(() => undefined, undefined) }),
   };
 }
 

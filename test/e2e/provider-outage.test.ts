@@ -1,11 +1,13 @@
 /** A sidecar that starts while PostgreSQL does not respond: the gate works, and the sending side does as soon as it can. */
 import { createHmac } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeFolder, useApp, usePostgres } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres.ts';
 import { call } from '../support/provider/client.ts';
 
 const STANDARD_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
@@ -79,4 +81,44 @@ test('does not start with a password that the server rejects', async () => {
   const wrong = toSections('wrong', server.url({ role: 'nobody' }));
   await expect(startGate(wrong, undefined, { secret: SECRET })).rejects.toThrow(/28P01/);
   gate = await startGate({ routes: [toHook('direct')] }, undefined, { secret: SECRET });
+});
+
+test('connects with the password of the URL and the files of TLS as they are now', async () => {
+  const folder = makeFolder();
+  const [before, after] = [makeAuthority(folder, 'before'), makeAuthority(folder, 'after')];
+  const at = (name: string): string => join(folder, name);
+  const copy = (from: string, to: string): void => writeFileSync(to, readFileSync(from));
+  const copyClient = (authority: typeof before): void => {
+    const { cert, key } = authority.issue('client', 'DNS:client');
+    for (const [from, to] of [
+      [authority.ca, 'ca.pem'],
+      [cert, 'cert.pem'],
+      [key, 'key.pem'],
+    ] as const)
+      copy(from, at(to));
+  };
+  copyClient(before);
+  const secure = await startPostgres({ config: ['fsync = on'], tls: before.issue('server', 'DNS:localhost') });
+  onTestFinished(secure.stop);
+  const search = `?sslmode=verify-full&sslrootcert=${at('ca.pem')}&sslcert=${at('cert.pem')}&sslkey=${at('key.pem')}`;
+  const url = secure.url({ search }).replace('127.0.0.1', 'localhost');
+  const sections = toSections('rotated', url);
+  gate = await startGate(sections, undefined, { secret: SECRET });
+  const accept = async (id: string): Promise<number> =>
+    (await call(gate.providerPort, 'POST', '/v1/events', { ...EVENT, id })).status;
+  expect(await accept('first')).toBe(202);
+
+  secure.sql("ALTER SYSTEM SET ssl_ca_file = 'root.crt'; ALTER ROLE postgres PASSWORD 'second'");
+  const { cert, key } = after.issue('server', 'DNS:localhost');
+  for (const [from, to] of [
+    [cert, 'server.crt'],
+    [key, 'server.key'],
+    [after.ca, 'root.crt'],
+  ] as const)
+    copy(from, join(secure.folder, 'data', to));
+  copyClient(after);
+  const { file } = (sections as { provider: { queue: { postgres: { url: { file: string } } } } }).provider.queue.postgres.url;
+  writeFileSync(file, url.replace(encodeURIComponent(POSTGRES_PASSWORD), 'second'));
+  await secure.restart();
+  await until(async () => (await accept('second')) === 202);
 });

@@ -5,7 +5,7 @@ import { type Fault, type Path, type Problem, unwrap, warning } from '../../core
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
-import { readPem } from './bounded-read.ts';
+import { MAX_PEM_BYTES, readPem, readRegularFileSync } from './bounded-read.ts';
 import { readSecret, unwrapSecret } from './secrets.ts';
 
 /** A certificate chain and its key, PEM. */
@@ -59,7 +59,7 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
     const url = await readText(source, path);
     const read = url && unwrap(await readPostgresUrl(url), path, problems);
     for (const message of read?.warnings ?? []) problems.push(warning(path, message));
-    return read?.target;
+    return read && source && { ...read.target, readPassword: () => readPostgresPassword(source) };
   };
   const endpoints: EndpointSecrets[] = [];
   for (const [index, endpoint] of config.endpoints.entries())
@@ -128,6 +128,13 @@ export async function readPostgresUrl(secret: Secret): Promise<PostgresUrlRead> 
   return { target: { ...place, tls }, warnings: findWarnings(url.searchParams, tls, isLocal) };
 }
 
+/** The password that the URL has now; undefined if the URL cannot be read. */
+async function readPostgresPassword(source: SecretSource): Promise<Secret | undefined> {
+  const secret = await readSecret(source);
+  const read = 'problem' in secret ? secret : await readPostgresUrl(secret.secret);
+  return 'problem' in read ? undefined : read.target.password;
+}
+
 function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | Fault {
   const [user, password, database] = [url.username, url.password, url.pathname.slice(1)].map(decode);
   const host = url.searchParams.get('host') ?? decode(url.hostname.replace(/^\[(.*)\]$/, '$1'));
@@ -161,9 +168,26 @@ async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<P
   if (typeof key === 'object') return key;
   if ((cert === undefined) !== (key === undefined))
     return { problem: 'only one of sslcert and sslkey is set', hint: 'set both, or neither' };
-  const certificate = cert === undefined || key === undefined ? undefined : { cert, key: new Secret(Buffer.from(key)) };
-  // As libpq does: a CA that is given is used.
-  return { verify: verify === 'none' && ca !== undefined ? 'ca' : verify, ca, certificate };
+  const toNow = (name: string, before: string): string => readPemNow(parameters.get(name) ?? '', before);
+  return {
+    // As libpq does: a CA that is given is used.
+    verify: verify === 'none' && ca !== undefined ? 'ca' : verify,
+    get ca() {
+      return ca && toNow('sslrootcert', ca);
+    },
+    get certificate() {
+      return cert && key ? { cert: toNow('sslcert', cert), key: new Secret(Buffer.from(toNow('sslkey', key))) } : undefined;
+    },
+  };
+}
+
+/** The file as it is now, for a new connection, or as it was before if it cannot be read. */
+function readPemNow(file: string, before: string): string {
+  try {
+    return readRegularFileSync(file, MAX_PEM_BYTES).toString('utf8');
+  } catch {
+    return before;
+  }
 }
 
 async function readParameter(parameters: URLSearchParams, name: string): Promise<string | undefined | Fault> {
