@@ -1,5 +1,4 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
-
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { freeChunk } from '../../core/reading.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
@@ -140,8 +139,7 @@ export class LaneRun {
     if (this.#failure !== undefined) throw this.#failure.error;
     const resumeAt = toPause(this.#state, this.#clock.now()) ?? result.notBefore;
     const absence = this.#left === 0 ? undefined : this.#absence;
-    if (absence !== undefined)
-      await this.#lane.settle([], { ...this.#state, absence: { ...absence, seenAt: this.#clock.now() } });
+    if (absence) await this.#lane.settle([], { ...this.#state, absence: { ...absence, seenAt: this.#clock.now() } });
     if (absence !== undefined || this.#lane.isLeft === true) return leaveLane(this.#context, resumeAt);
     return { ...result, notBefore: resumeAt };
   }

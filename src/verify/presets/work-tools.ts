@@ -31,7 +31,7 @@ const asana: SchemeDescription = {
 
 /**
  * Trello: https://developer.atlassian.com/cloud/trello/guides/rest-api/webhooks. The signed URL is the callback URL of the webhook,
- * and follows the body directly.
+ * and follows the body directly. An action reaches each webhook that it concerns with the same `action.id`, so that is not the ID of a delivery.
  */
 const trello: SchemeDescription = {
   ...BODY,
@@ -44,7 +44,6 @@ const trello: SchemeDescription = {
   },
   signature: { header: 'X-Trello-Webhook', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha1' }] },
   signed: ['body', 'url'],
-  id: { json: '$.action.id' },
   contentShape: 'json-object',
 };
 

@@ -33,6 +33,7 @@ const UNIQUE: Readonly<Record<string, string>> = {
   sonarqube: 'changedAt, the time of the event (WebhookPayloadFactoryImpl)',
   'terraform-cloud': 'run_updated_at of each notification',
   todoist: 'triggered_at',
+  trello: 'action.id with its date, and the webhook',
   whatsapp: 'timestamp of each message and status, time of other entries',
   wise: 'data.occurred_at',
   x: 'created_timestamp or timestamp_ms of each event',
