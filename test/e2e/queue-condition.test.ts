@@ -1,8 +1,9 @@
 /** A gate whose queue cannot be written: /readyz, the metric and the log say so, the rest goes on, and it recovers by itself. */
-import { copyFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, type TestContext, test } from 'vitest';
 import { holdResponses } from '../support/app.ts';
+import { makeDelivery } from '../support/deliveries.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
@@ -202,6 +203,46 @@ test('starts again on a full disk after a crash, serves its routes, and accepts 
   await until(async () => (await post(second.providerPort, 'after')).status === 202);
   await until(async () => !(await readiness()).includes('cannot store events'));
   await until(async () => (await listDeliveries(second.providerPort, '?state=delivered&limit=250')).length === 11);
+});
+
+test('sends what it has after the file of the queue was deleted, and accepts nothing more, which the next restart would lose', async () => {
+  const path = join(makeFolder(), 'queue.db');
+  const gate = await startGate({
+    routes: [toRoute(app.port, { webhook: { ack: 'onAccept' } })],
+    provider: {
+      address: '127.0.0.1:0',
+      queue: { sqlite: { path, allowVolatile: true } },
+      schedule: Array<string>(20).fill('1s'),
+      egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+      endpoints: [{ name: 'acme', url: `http://127.0.0.1:${app.port}/`, secret: { file: 'secret' } }],
+    },
+  });
+  onTestFinished(async () => void (await gate.stop()));
+  const post = (id: string) => call(gate.providerPort, 'POST', '/v1/events', { id, type: 'invoice.paid', data: {} });
+  const send = async () => {
+    const { headers, body } = makeDelivery();
+    return (await fetch(`http://127.0.0.1:${gate.port}/hooks/billing`, { method: 'POST', headers, body })).status;
+  };
+  app.handler = (_request, response) => response.writeHead(500).end();
+  expect([(await post('before')).status, await send()]).toEqual([202, 202]);
+  await until(() => app.received.length >= 2);
+  for (const end of ['', '-wal']) rmSync(`${path}${end}`);
+  for (const id of ['before', 'after']) {
+    const rejected = await post(id);
+    expect([rejected.status, rejected.body['code'], rejected.headers.get('retry-after')]).toEqual([
+      503,
+      'queue_unavailable',
+      '5',
+    ]);
+  }
+  expect(await send()).toBe(503);
+  app.handler = (_request, response) => response.end();
+  await until(async () => (await listDeliveries(gate.providerPort, '?state=delivered')).length === 2);
+  const text = 'ready, but the file of the queue was deleted or replaced';
+  await until(async () => (await (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).text()).trim() === text);
+  expect(gate.log().find(({ msg }) => msg === 'queue_down')).toMatchObject({
+    error: `${path} was deleted or replaced: no event is accepted until a restart`,
+  });
 });
 
 test('names the full disk on which a new file of the queue does not fit', async ({ skip }) => {

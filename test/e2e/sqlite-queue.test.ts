@@ -6,6 +6,7 @@ import {
   mkdirSync,
   openSync,
   readFileSync,
+  renameSync,
   statSync,
   truncateSync,
   writeFileSync,
@@ -101,6 +102,21 @@ describe('the file of the queue', () => {
     child.kill('SIGKILL');
     await new Promise((resolve) => child.once('exit', resolve));
     expect((await (await open()).stats(Date.now())).events).toBeGreaterThan(0);
+  });
+
+  test('accepts no event while it is another one, as it is lost when it is closed; what it has is sent and settled', async () => {
+    const queue = await open();
+    const known = newEvent(['a']);
+    await queue.append([known, newEvent(['a'])]);
+    renameSync(path, `${path}.moved`);
+    for (const replace of [() => undefined, () => writeFileSync(path, '')]) {
+      replace();
+      for (const event of [newEvent(['a']), known])
+        await expect(queue.append([event])).rejects.toMatchObject({ kind: 'system', code: 'queue_unavailable' });
+    }
+    expect(await drain(queue, Date.now)).toHaveLength(2);
+    renameSync(`${path}.moved`, path);
+    expect(await queue.append([newEvent(['a']), known])).toEqual(['stored', 'duplicate']);
   });
 
   test('is rejected on tmpfs, unless that is allowed', async ({ skip }) => {

@@ -75,7 +75,7 @@ export const DELIVERY_OPERATIONS = [
       const orderKey = routed && findOrderKey(found, routed);
       if (changed === 0 && !(await queue.addDelivery(event, endpoint, now, orderKey)))
         return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
-      return toJson(202, { id: toDeliveryId(event, endpoint) });
+      return toJson(202, { id: `${event}~${endpoint}` });
     },
   }),
   define({
@@ -104,14 +104,10 @@ export const DELIVERY_OPERATIONS = [
   }),
 ];
 
-function toDeliveryId(event: string, endpoint: string): string {
-  return `${event}~${endpoint}`;
-}
-
 function toView(record: DeliveryRecord): schemas.OutgoingDelivery {
   const { event, endpoint, type, tenant, state, createdAt, attempts, due, settledAt, lastAttempt } = record;
   return {
-    id: toDeliveryId(event, endpoint),
+    id: `${event}~${endpoint}`,
     event,
     endpoint,
     type,
@@ -154,9 +150,7 @@ function findRejection({ action, endpoint }: schemas.RepairRequest, { receivers 
   return toProblem('conflict', 'only endpoints that select events of the app can recover them');
 }
 
-interface Line extends RepairProgress {
-  readonly excluded?: number | undefined;
-}
+type Line = RepairProgress & { readonly excluded?: number | undefined };
 
 async function* repair(request: schemas.RepairRequest, parts: OperationParts): AsyncGenerator<object> {
   let last: Line = { changed: 0, total: 0 };

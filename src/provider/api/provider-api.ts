@@ -135,7 +135,7 @@ export class ProviderApi {
       await this.#write(exchange, reply);
       const { id = NO_OPERATION } = exchange.operation ?? {};
       this.#hooks.onRequest(id, reply.status, this.#clock.monotonic() - startedAt);
-      if (reply.problem !== undefined && ACCEPTING.has(id)) this.#hooks.onRejected(toRejection(reply.problem));
+      if (reply.problem !== undefined && ACCEPTING.has(id)) this.#hooks.onRejected(REJECTIONS[reply.problem] ?? 'invalid');
     } finally {
       this.#inFlight--;
       if (this.#inFlight === 0) this.#onIdle();
@@ -345,7 +345,7 @@ function toThrownProblem(thrown: unknown): ApiResponse | undefined {
   if (thrown.code === 'queue_full')
     return toProblem('queue_full', `${thrown.message}; repeat the request later, an event with the same ID`);
   if (thrown.code === 'queue_unavailable') {
-    const problem = isDiskFull(thrown.message) ? 'the disk of the queue is full' : 'the store of the queue does not respond';
+    const problem = isDiskFull(thrown.message) ? 'the disk of the queue is full' : 'the queue is unavailable';
     return toProblem('queue_unavailable', `${problem}: ${AGAIN}`);
   }
   if (isQueueBusy(thrown)) return toProblem('busy', `${thrown.message}: ${AGAIN}`);
@@ -354,8 +354,4 @@ function toThrownProblem(thrown: unknown): ApiResponse | undefined {
     return toProblem('invalid_request', 'the request has a value that the store of the queue cannot hold, such as U+0000');
   if (thrown.code !== 'endpoint_conflict') return undefined;
   return toProblem('busy', 'the endpoint is being changed by many requests at once');
-}
-
-function toRejection(problem: ProblemCode): EventRejection {
-  return REJECTIONS[problem] ?? 'invalid';
 }

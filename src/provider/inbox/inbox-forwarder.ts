@@ -138,13 +138,11 @@ function accept(response: ClientResponse, { status, text = '' }: Pick<InboxOptio
   if (response.destroyed) return { kind: 'responded', status } as const;
   const contentBytes = Buffer.byteLength(text, 'latin1');
   // RFC 9110 §8.6: a 204 has no Content-Length.
-  const length = status === NO_CONTENT ? [] : ['Content-Length', String(contentBytes)];
+  const length = status === 204 ? [] : ['Content-Length', String(contentBytes)];
   response.writeHead(status, undefined, text === '' ? length : ['Content-Type', 'text/plain', ...length]);
   response.end(text, 'latin1');
   return { kind: 'responded', status, contentBytes } as const;
 }
-
-const NO_CONTENT = 204;
 
 /** Nothing was stored, or the queue cannot say: the sender has to retry, and the same event is then stored once. */
 function toFailure(thrown: unknown, upstreamMs: Milliseconds): ForwardOutcome {

@@ -3,7 +3,7 @@
  * that fills up, that went back to an earlier state, or whose disk fills up.
  */
 
-import { statfsSync, statSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CancelTimer, ClockSteps, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -12,6 +12,7 @@ import { FillForecast } from '../../telemetry/metrics/fill-forecast.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
+import { toFileName } from '../queue/sqlite/queue-file.ts';
 import { isQueueBusy } from '../queue/store-client.ts';
 import { reportLoss, type TelemetryParts } from '../telemetry/hooks.ts';
 
@@ -29,7 +30,7 @@ export class Housekeeping {
   #isReplaced = false;
   readonly #forecast = new FillForecast();
   #newest: EventRecord | undefined;
-  readonly #lookAtFile: ReturnType<typeof watchQueueFile> | undefined;
+  #openFile: string | undefined;
 
   constructor(
     parts: Omit<TelemetryParts, 'onSpan' | 'journal'> & {
@@ -44,7 +45,6 @@ export class Housekeeping {
     },
   ) {
     this.#parts = parts;
-    this.#lookAtFile = parts.file === undefined ? undefined : watchQueueFile(parts.file);
   }
 
   start(): void {
@@ -88,23 +88,25 @@ export class Housekeeping {
     }
   }
 
-  /** A file that was replaced is open still: what is written to it now is lost when it is closed. */
+  /** A file that was replaced is open still, so its events are sent; it is lost when it is closed. */
   #watchFile(): void {
-    if (this.#lookAtFile === undefined) return;
     const { metrics, condition, logger, file } = this.#parts;
-    const { freeBytes, totalBytes, isSame } = this.#lookAtFile();
-    metrics.queueDisk(freeBytes, totalBytes);
-    condition.note('disk', freeBytes < LOW_DISK * totalBytes ? 'the disk of the queue is nearly full' : undefined);
-    if (isSame) return condition.recover('file');
+    if (file === undefined) return;
+    const { bavail, blocks, bsize } = statfsSync(dirname(file));
+    metrics.queueDisk(bavail * bsize, blocks * bsize);
+    condition.note('disk', bavail < LOW_DISK * blocks ? 'the disk of the queue is nearly full' : undefined);
+    const name = toFileName(file);
+    this.#openFile ??= name;
+    if (name === this.#openFile) return condition.recover('file');
     if (!this.#isReplaced) {
       metrics.queueWentBack();
       logger.error('queue_went_back', {
         file,
-        hint: 'the file was deleted or replaced; restart sidegate, and post events since then again',
+        hint: 'the file was deleted or replaced; see docs/runbooks/SidegateQueueWentBack.md before you restart sidegate',
       });
     }
     this.#isReplaced = true;
-    condition.fail('file', `${file} was deleted or replaced, and what is accepted now is lost at the next restart`);
+    condition.fail('file', `${file} was deleted or replaced: no event is accepted until a restart`);
   }
 
   /**
@@ -151,16 +153,4 @@ export class Housekeeping {
     const { fast, slow } = slots();
     metrics.slots(fast, slow);
   }
-}
-
-/** Returns how to look at the file. `isSame`: the path still leads to the file that is open. Throws if the file system does not respond. */
-export function watchQueueFile(path: string) {
-  let opened: string | undefined;
-  return (): { readonly freeBytes: number; readonly totalBytes: number; readonly isSame: boolean } => {
-    const file = statSync(path, { throwIfNoEntry: false });
-    const found = file === undefined ? '' : `${file.dev}:${file.ino}`;
-    opened ??= found;
-    const { bavail, blocks, bsize } = statfsSync(dirname(path));
-    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, isSame: found === opened };
-  };
 }

@@ -20,7 +20,6 @@ export type ProviderSettings = Awaited<ReturnType<typeof readProviderSettings>>;
 const CONNECT_TIMEOUT_MS = 5_000;
 /** The registry replaces it by the time in the store. */
 const BEFORE_ALL: EpochMilliseconds = 0;
-const PATH = ['provider'];
 
 /** Reads and checks everything. Problems of one endpoint do not hide those of the others. */
 export async function readProviderSettings(config: ProviderConfig) {
@@ -28,7 +27,7 @@ export async function readProviderSettings(config: ProviderConfig) {
   const problems: Problem[] = [...files.problems];
   const rules = compileEgressRules(config.egress);
   const report: Report = (path, found) => {
-    if (found !== undefined) problems.push(error([...PATH, ...path], found.problem, found.hint));
+    if (found !== undefined) problems.push(error(['provider', ...path], found.problem, found.hint));
   };
   const endpoints = config.endpoints.map((endpoint, index) => {
     const reportHere: Report = (path, found) => report(['endpoints', index, ...path], found);

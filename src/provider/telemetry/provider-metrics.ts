@@ -17,8 +17,6 @@ export const EVENT_REJECTIONS = [
 ] as const;
 export type EventRejection = (typeof EVENT_REJECTIONS)[number];
 
-type AcceptResult = Exclude<AppendResult, 'conflict'>;
-
 const SETTLED_RESULTS = ['delivered', 'dead', 'skipped'] as const;
 const ENDPOINT_STATES = ['enabled', 'failing', 'disabled'] as const;
 
@@ -75,7 +73,7 @@ function createEventMetrics({ counter, histogram }: Families) {
   for (const result of ['stored', 'duplicate']) events.series(result);
   for (const reason of EVENT_REJECTIONS) rejections.series(reason);
   return {
-    accepted: (result: AcceptResult, count: number): void => events.series(result).add(count),
+    accepted: (result: Exclude<AppendResult, 'conflict'>, count: number): void => events.series(result).add(count),
     unrouted: (count: number): void => unrouted.add(count),
     rejected: (reason: EventRejection): void => rejections.series(reason).add(),
     /** `operation`: from the OpenAPI document. */

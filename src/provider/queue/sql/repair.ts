@@ -84,9 +84,7 @@ export async function repairStep(
   const { fitting, reason } =
     action === 'retry' ? await selectFitting(sql, rows, locked, bounds) : { fitting: rows, reason: undefined };
   const changed = fitting.length === 0 ? [] : await ACTIONS[action](sql, fitting, now);
-  const last = rows.at(-1);
-  const isFull = rows.length === CHANGED_PER_STEP && last !== undefined;
-  const next = isFull ? last : step.end;
+  const next = rows.length === CHANGED_PER_STEP ? rows.at(-1) : step.end;
   return {
     changed: fitting.length,
     rejected: rows.length - fitting.length,

@@ -29,6 +29,12 @@ const UNSAFE_FILE_SYSTEMS: ReadonlyMap<number, readonly [string, string]> = new 
   [0x786f4256, ['vboxsf', REMOTE]],
 ]);
 
+/** Names the file that the path leads to; no other one has this name while it is open. Empty if there is none. */
+export function toFileName(path: string): string {
+  const { dev, ino } = statSync(path, { throwIfNoEntry: false }) ?? {};
+  return ino === undefined ? '' : `${dev}:${ino}`;
+}
+
 /** Why a file system of this type (`f_type` of statfs) cannot be trusted with events; undefined if it can. */
 export function findFileSystemRisk(type: number): string | undefined {
   // Some architectures sign-extend the 32 bits.

@@ -15,7 +15,7 @@ import {
   watchAvailability,
 } from '../store-client.ts';
 import { createUnpacker, packBytes } from './batch.ts';
-import { describeHolder, prepareQueueFile } from './queue-file.ts';
+import { describeHolder, prepareQueueFile, toFileName } from './queue-file.ts';
 
 /** The worker's file: beside this one in the sources, beside the bundle otherwise. */
 const WORKER = new URL(import.meta.url.endsWith('.ts') ? './queue-worker.ts' : './queue-worker.cjs', import.meta.url);
@@ -45,6 +45,7 @@ interface Call {
 
 class WorkerClient implements StoreClient {
   readonly #events: StoreEvents;
+  readonly #file;
   readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #worker: Worker;
   #waiting: Call[] = [];
@@ -59,8 +60,9 @@ class WorkerClient implements StoreClient {
     return this.#failure !== undefined;
   }
 
-  private constructor(worker: Worker, events: StoreEvents) {
+  private constructor(worker: Worker, { path }: WorkerSettings, events: StoreEvents) {
     this.#worker = worker;
+    this.#file = { path, name: toFileName(path) };
     this.#events = events;
     this.#noteAvailability = watchAvailability(events);
     onEvent(worker, 'message', (reply: BatchReply) => this.#receive(reply));
@@ -86,7 +88,7 @@ class WorkerClient implements StoreClient {
       events.onLost(
         `the write-ahead log of ${settings.path} is damaged, and at least ${opened.unreadCommits} of its last transactions are lost; check the disk, and post the events of the time before this start again`,
       );
-    return new WorkerClient(worker, events);
+    return new WorkerClient(worker, settings, events);
   }
 
   /** This process has all lanes. */
@@ -124,6 +126,9 @@ class WorkerClient implements StoreClient {
   #add(call: Call): void {
     if (this.#failure !== undefined || this.#isClosing)
       return call.reject(new SidegateError('system', 'queue_unavailable', this.#failure?.message ?? 'the queue is closed'));
+    // The next start would not find the event.
+    if (call.operation.kind === 'append' && toFileName(this.#file.path) !== this.#file.name)
+      return call.reject(new SidegateError('system', 'queue_unavailable', 'the file of the queue was deleted or replaced'));
     this.#waiting.push(call);
     this.#schedule();
   }

@@ -1,11 +1,11 @@
-import { copyFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { Registry } from '@prometheus-io/client';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type Clock, ClockSteps } from '../../../../src/core/clock.ts';
 import { SidegateError } from '../../../../src/core/errors.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
-import { Housekeeping, watchQueueFile } from '../../../../src/provider/runtime/housekeeping.ts';
+import { Housekeeping } from '../../../../src/provider/runtime/housekeeping.ts';
 import {
   createFailingEndpoints,
   createQueueCondition,
@@ -15,7 +15,6 @@ import {
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
-import { makeFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';
 import { type PostgresServer, startPostgres } from '../../../support/postgres.ts';
 import { createPostgresQueue } from '../../../support/queue/postgres-store.ts';
@@ -30,21 +29,6 @@ const toEvent = (id: string, clock: Clock): NewEvent => ({
   body: Buffer.from('{}'),
   metadata: '{}',
   targets: [{ endpoint: 'acme' }],
-});
-
-test('the file of a queue is another one after it was deleted or replaced', () => {
-  const path = join(makeFolder(), 'queue.db');
-  writeFileSync(path, 'a');
-  const watch = watchQueueFile(path);
-  const { freeBytes, totalBytes, isSame } = watch();
-  expect(isSame).toBe(true);
-  expect(freeBytes).toBeGreaterThan(0);
-  expect(totalBytes).toBeGreaterThan(freeBytes);
-  copyFileSync(path, `${path}.copy`);
-  renameSync(`${path}.copy`, path);
-  expect(watch().isSame).toBe(false);
-  rmSync(path);
-  expect(watch().isSame).toBe(false);
 });
 
 interface Scene {
