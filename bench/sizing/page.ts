@@ -69,7 +69,8 @@ ${BUDGETED_LIMITS.map(toBudgetRow).join('\n')}
 
 Endpoints that are created by the API use at most 40 % of the heap, as the next start has to load them. The number is that of endpoints with 400 bytes of
 settings and two patterns in \`events\`; those with more of both use more. Further ones get 409. If the queue stores endpoints that need more than 45 % of the heap, and more than
-85 % of it less 24 MiB, sidegate does not start: the limit was lowered, or a sidegate with more memory stored them. The error says how to go on.
+85 % of it less 24 MiB, sidegate does not start: the limit was lowered, or a sidegate with more memory stored them. One that runs drains and exits.
+The error says how to go on. Give all replicas with the same queue the same memory limit: the smallest decides.
 
 A config that needs more than its part of the heap is rejected at the start and at a reload, which keeps the config before. A reload holds both, so
 each has half of what is left beside 24 MiB. A webhook route counts as 36 KiB, any other route as 16 KiB and an endpoint of the config as 10 KiB.

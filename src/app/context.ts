@@ -2,6 +2,7 @@
 
 import type { Overrides } from '../config/load/load.ts';
 import type { Clock } from '../core/clock.ts';
+import type { SidegateError } from '../core/errors.ts';
 import type { Resolve } from '../http/dial/resolve.ts';
 import type { BoundAddress } from '../http/server/listener.ts';
 import type { CreateInbox } from '../provider/inbox/inbox-forwarder.ts';
@@ -27,6 +28,8 @@ export interface GateContext {
   readonly others?: OtherWorkers | undefined;
   /** For a worker other than the first: why a decision that was reported already was a rejection. */
   readonly onExplained?: ((requestId: string, lines: readonly string[]) => void) | undefined;
+  /** A part cannot go on: the process has to end. */
+  readonly onFatal?: ((error: SidegateError) => void) | undefined;
   /** For tests: resolves the names of the forward proxy's destinations. */
   readonly resolve?: Resolve;
   /** For tests: redirects requests for remote keys. */

@@ -14,6 +14,7 @@ type RuntimeLogEvent =
   | 'dedup_in_memory'
   | 'drain_incomplete'
   | 'draining'
+  | 'endpoints_too_large'
   | 'identity_reload_failed'
   | 'identity_reloaded'
   | 'leaving'

@@ -33,7 +33,7 @@ const DRAIN_SHARE = 0.8;
 /** Builds the provider; it opens neither the queue nor its port yet. */
 export function buildProvider(
   ready: PreparedConfig,
-  { version, providerDetour, place = FIRST_WORKER }: GateContext,
+  { version, providerDetour, onFatal = () => undefined, place = FIRST_WORKER }: GateContext,
   context: BasicGateParts & {
     readonly logger: GateLogger;
     readonly metrics: Metrics;
@@ -63,6 +63,7 @@ export function buildProvider(
     findApp: (route) => apps.get(route),
     findRouteOf: (secret) => findRouteOf(secret, keys),
     drainTimeout: ready.loaded.config.shutdown.drain * DRAIN_SHARE,
+    onFatal,
     detour: providerDetour,
   });
   return {

@@ -8,6 +8,7 @@ import { WorkerThreads } from '../app/workers/worker-threads.ts';
 import type { Overrides } from '../config/load/load.ts';
 import type { Config } from '../config/schema/config.ts';
 import { systemClock } from '../core/clock.ts';
+import type { SidegateError } from '../core/errors.ts';
 import { toLogFields } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { createFullCollector, readContainerMemory, setServiceFlags } from '../http/server/memory.ts';
@@ -60,7 +61,12 @@ export async function runGate(file: string, given: Overrides, io: Io, logFormat:
   for (const problem of ready.problems) logger.warn('config_warning', toLogFields(problem));
   const problem = findOpenFilesProblem(config, readLimits());
   if (problem !== undefined) logger.warn('config_warning', { problem });
-  const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision(), others });
+  const onFatal = ({ message }: SidegateError): void => {
+    logger.error('endpoints_too_large', { error: message });
+    shutdown.fail('endpoints_too_large');
+  };
+  const parts = { clock: systemClock, logger, version, revision: readRevision(), others, onFatal };
+  const gate = new Gate(ready, { file, overrides, ...parts });
   process.on('SIGHUP', () => runDetached(gate.reload()));
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;

@@ -48,7 +48,7 @@ export class Shutdown {
   }
 
   /** Drains, and then exits with an error: a part of the process does not work. */
-  fail(reason: 'escaped_error' | 'worker_lost'): void {
+  fail(reason: 'endpoints_too_large' | 'escaped_error' | 'worker_lost'): void {
     if (this.#hasFailed) return;
     this.#hasFailed = true;
     this.#onFailed(reason);

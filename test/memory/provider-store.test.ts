@@ -119,3 +119,30 @@ describe.skipIf(NO_CGROUPS !== undefined).each<Engine>(['SQLite', 'PostgreSQL'])
     await expectAlive(port);
   });
 });
+
+test.skipIf(NO_CGROUPS !== undefined)(
+  'a sidecar drains before endpoints of a replica with more memory fill its heap',
+  async () => {
+    const port = await start('PostgreSQL', 1);
+    server.sql(
+      `INSERT INTO sidegate.endpoint SELECT 'x' || n, n, json FROM sidegate.endpoint, generate_series(1, 40000) AS n`,
+      database,
+    );
+    const { child, log, oomKills } = gate as CgroupGate;
+    // Another one than it knows: it reads all.
+    await call(port, 'GET', '/v1/endpoints/x1').catch(() => undefined);
+    await until(() => !isAlive());
+    expect([child.exitCode, oomKills()]).toEqual([1, 0]);
+    const ends = ['endpoints_too_large', 'draining', 'stopped'];
+    expect(
+      log()
+        .map(({ msg }) => msg)
+        .filter((msg) => ends.includes(String(msg))),
+    ).toEqual(ends);
+    expect(log().find(({ msg }) => msg === 'endpoints_too_large')).toMatchObject({
+      level: 'error',
+      error: expect.stringContaining('Raise the memory limit'),
+    });
+  },
+  60_000,
+);

@@ -286,10 +286,11 @@ export class EndpointMemory {
     return tenant !== undefined && this.#ofTenants.of(tenant) + growth > TENANT_SHARE * most ? 'tenant' : undefined;
   }
 
-  /** Whether the start may read another one. */
+  /** Whether another one may be read. */
   canRead(before: Kept | undefined, after: Kept): boolean {
     const most = Math.max(READ_HEAP_SHARE * this.heapBytes, LARGE_HEAP_SHARE * this.heapBytes - USED_BYTES);
-    return this.#bytes + toGrowth(before, after) <= most;
+    const growth = toGrowth(before, after);
+    return growth <= 0 || this.#bytes + growth <= most;
   }
 }
 

@@ -80,6 +80,7 @@ export class StoredRegistry implements EndpointRegistry {
   #completed: EndpointCipher | undefined;
   #isReencrypting = false;
   #isClosed = false;
+  #isIncomplete = false;
   #sorted: readonly Endpoint[] = [];
   /** Store IDs that this replica changed since the latest list was requested: the list may not have these changes yet. */
   #written = new Set<string>();
@@ -97,6 +98,8 @@ export class StoredRegistry implements EndpointRegistry {
     readonly cipher: EndpointCipher;
     /** Endpoints were added, changed or removed. */
     readonly onChanged: () => void;
+    /** Others stored more than the heap can hold: the process has to end. */
+    readonly onFatal: (error: SidegateError) => void;
     readonly logger: Pick<Logger<RegistryLogEvent>, 'info' | 'warn' | 'error'>;
     /** Default: the heap of the process. */
     readonly heapBytes?: number;
@@ -187,8 +190,9 @@ export class StoredRegistry implements EndpointRegistry {
     return this.#sorted;
   }
 
-  /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. */
+  /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. Throws if endpoints are missing. */
   route(event: RoutedEvent): readonly Target[] {
+    if (this.#isIncomplete) throw new SidegateError('system', 'queue_unavailable', 'there is no memory for all endpoints');
     return this.#index.route(event);
   }
 
@@ -415,13 +419,7 @@ export class StoredRegistry implements EndpointRegistry {
         const known = this.#stored.get(id);
         if (this.#written.has(id) || (known?.version === version && known.json === json)) continue;
         const stored = this.#decode(id, version, json);
-        // A running process has to know all: events that it accepts would miss their endpoints.
-        if (!isOpen && !this.#memory.canRead(known, stored))
-          throw new SidegateError(
-            'user',
-            'endpoints_too_large',
-            `the queue stores more endpoints of the API than the heap of ${Math.round(this.#memory.heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
-          );
+        this.#checkRoom(known, stored, isOpen);
         this.#keep(id, stored);
         changed.push(toEndpointId(id));
       }
@@ -430,6 +428,19 @@ export class StoredRegistry implements EndpointRegistry {
       this.#keep(id, undefined);
       changed.push(toEndpointId(id));
     }
+  }
+
+  /** A process that runs has to know all: events that it accepts would miss their endpoints. */
+  #checkRoom(known: Stored | undefined, stored: Stored, isOpen: boolean): void {
+    if (this.#memory.canRead(known, stored)) return;
+    const error = new SidegateError(
+      'user',
+      'endpoints_too_large',
+      `the queue stores more endpoints of the API than the heap of ${Math.round(this.#memory.heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
+    );
+    if (isOpen && !this.#isIncomplete) this.#parts.onFatal(error);
+    this.#isIncomplete = isOpen;
+    throw error;
   }
 
   #keep(id: string, stored: Stored | undefined): void {

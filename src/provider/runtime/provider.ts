@@ -2,7 +2,7 @@
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
 import { type CancelTimer, type Clock, ClockSteps, type Milliseconds, within } from '../../core/clock.ts';
-import { toErrorText } from '../../core/errors.ts';
+import { type SidegateError, toErrorText } from '../../core/errors.ts';
 import type { Path } from '../../core/problem.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { RequestPolicy } from '../../gateway/upstream/forwarder.ts';
@@ -70,6 +70,8 @@ export interface ProviderParts {
   readonly findRouteOf: OperationParts['findRouteOf'];
   /** How long attempts in flight may take after a stop. */
   readonly drainTimeout: Milliseconds;
+  /** The process has to end, and a restart needs more memory. */
+  readonly onFatal: (error: SidegateError) => void;
   /** For tests: redirects connections to endpoints. */
   readonly detour?: ((address: string) => string) | undefined;
 }
@@ -139,6 +141,7 @@ export class Provider {
       clock,
       defaults: settings.defaults,
       onChanged: () => this.#onEndpoints(),
+      onFatal: parts.onFatal,
       cipher: settings.cipher,
       logger,
     });

@@ -60,6 +60,9 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     clock,
     defaults: DEFAULTS,
     cipher: new EndpointCipher([]),
+    onFatal: (error) => {
+      throw error;
+    },
     onChanged: () => undefined,
     logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
     ...(heapBytes !== undefined && { heapBytes }),

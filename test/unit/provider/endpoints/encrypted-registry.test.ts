@@ -25,6 +25,9 @@ function create(keys: readonly Buffer[], store = new MemoryEndpointStore(), cloc
     defaults: DEFAULTS,
     cipher: new EndpointCipher(keys),
     onChanged: () => undefined,
+    onFatal: (error) => {
+      throw error;
+    },
     logger: { info: log, warn: log, error: log },
   });
   return { registry, store, clock, reports };

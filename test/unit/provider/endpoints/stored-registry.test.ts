@@ -9,6 +9,7 @@ const NOW = 1_800_000_000_000;
 
 async function open(store = new MemoryEndpointStore(), clock = new FakeClock(), heapBytes = 1e9) {
   const unreadable: string[] = [];
+  const failures: unknown[] = [];
   const registry = new StoredRegistry({
     store,
     clock,
@@ -16,6 +17,7 @@ async function open(store = new MemoryEndpointStore(), clock = new FakeClock(), 
     cipher: new EndpointCipher([]),
     heapBytes,
     onChanged: () => undefined,
+    onFatal: (error) => void failures.push(error),
     logger: {
       info: () => undefined,
       warn: () => undefined,
@@ -23,7 +25,7 @@ async function open(store = new MemoryEndpointStore(), clock = new FakeClock(), 
     },
   });
   await registry.open();
-  return { registry, store, clock, unreadable };
+  return { registry, store, clock, unreadable, failures };
 }
 
 const event = (type: string, tenant?: string, data: Record<string, unknown> = {}) => ({ type, tenant, data });
@@ -300,7 +302,7 @@ describe('changes by other replicas', () => {
     expect(names(registry.route(event('x')))).toEqual(ids());
   });
 
-  test('that use more than the heap has are not read at the start, and the error says how to go on; a running process reads all', async () => {
+  test('that use more than the heap has are not read at the start, and the error says how to go on', async () => {
     const first = await open();
     const size = 2_048 + 3 * 300;
     const text =
@@ -314,11 +316,19 @@ describe('changes by other replicas', () => {
       code: 'endpoints_too_large',
       message: expect.stringMatching(text),
     });
-    const { registry, clock } = await open(new MemoryEndpointStore(first.store), undefined, 150 * size);
-    for (let i = 60; i < 160; i++) await first.registry.create(`e${i}`, toRecord());
-    await clock.advance(1_000);
-    await clock.advance(0);
-    expect(registry.list()).toHaveLength(160);
+  });
+
+  test('that use more than the heap has, as another replica with more memory created them, end a running process, which routes nothing more', async () => {
+    const first = await open();
+    for (let i = 10; i < 40; i++) await first.registry.create(`e${i}`, toRecord());
+    const { registry, clock, failures } = await open(new MemoryEndpointStore(first.store), undefined, 100 * (2_048 + 3 * 300));
+    expect(registry.route(event('x'))).toHaveLength(30);
+    for (let i = 40; i < 99; i++) await first.registry.create(`e${i}`, toRecord());
+    for (let i = 0; i < 3; i++) await clock.advance(5_000);
+    expect(failures).toMatchObject([{ code: 'endpoints_too_large', message: expect.stringContaining('Raise the memory limit') }]);
+    expect(registry.list().length).toBeLessThan(60);
+    expect(() => registry.route(event('x'))).toThrow(expect.objectContaining({ kind: 'system', code: 'queue_unavailable' }));
+    expect(first.failures).toEqual([]);
   });
 
   test('never undo a change of this replica that the list does not contain yet', async () => {
