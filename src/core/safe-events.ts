@@ -233,6 +233,20 @@ export function runNextTurn(action: () => void): void {
   setImmediate(runTimer, action);
 }
 
+/** Of connections that send small chunks. */
+const turns: (() => void)[] = [];
+
+/** Runs one `action` in each turn of the event loop, so that others are served however many connections send small chunks. */
+export function waitForTurn(action: () => void): void {
+  if (turns.push(action) === 1) runNextTurn(runFirst);
+}
+
+function runFirst(): void {
+  const action = turns.shift();
+  if (turns.length > 0) runNextTurn(runFirst);
+  action?.();
+}
+
 /** Runs `action` after the other microtasks of the current turn. */
 export function runSoon(action: () => void): void {
   queueMicrotask(() => runTimer(action));

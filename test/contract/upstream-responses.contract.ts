@@ -4,6 +4,11 @@ import type { UpstreamRequest } from '../../src/http/client/upstream.ts';
 import { answering } from '../support/script-app.ts';
 import { ask, GET, type Make, POST, startScript, toOpen } from './upstream-harness.ts';
 
+/** Of one byte: a megabyte with their framing. */
+const SMALL_CHUNKS = 170_000;
+/** In bytes; more than one read has of these. */
+const MAX_READ = 12_000;
+
 /** The suite. */
 export function describeUpstreamResponses(name: string, make: Make): void {
   const open = toOpen(make);
@@ -55,6 +60,33 @@ export function describeUpstreamResponses(name: string, make: Make): void {
         });
       }
       expect(connections).toBe(1);
+    });
+
+    test('reads small chunks a part in each turn of the event loop, and passes on all of them', async () => {
+      const content = '1\r\nx\r\n'.repeat(SMALL_CHUNKS);
+      const answer = answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${content}0\r\n\r\n`);
+      const port = await startScript(answer);
+      const ofTurns = [0];
+      const countTurns = (): void => {
+        ofTurns.push(0);
+        timer = setImmediate(countTurns);
+      };
+      let timer = setImmediate(countTurns);
+      await new Promise<void>((resolve, reject) => {
+        open(port).send(GET, {
+          onInformation: () => undefined,
+          onHead: () => undefined,
+          onData: (chunk) => {
+            ofTurns[ofTurns.length - 1] = (ofTurns.at(-1) ?? 0) + chunk.length;
+            return undefined;
+          },
+          onEnd: () => resolve(),
+          onFailure: reject,
+        });
+      });
+      clearImmediate(timer);
+      expect(ofTurns.reduce((sum, bytes) => sum + bytes)).toBe(SMALL_CHUNKS);
+      expect(Math.max(...ofTurns)).toBeLessThan(MAX_READ);
     });
 
     test('reads header fields unchanged: order, case, repetition, bytes', async () => {

@@ -7,7 +7,7 @@ import type { RawHeaders } from '../../core/head.ts';
 import { freeChunk, pauseUntilDrained, type ReadPause, writeCounted } from '../../core/reading.ts';
 import type { Reason } from '../../core/refusal.ts';
 import type { BodyConsumer, BodyStream } from '../../core/request.ts';
-import { onEvent, runDetached } from '../../core/safe-events.ts';
+import { onEvent, runDetached, waitForTurn } from '../../core/safe-events.ts';
 import { DialFailure, type FailureKind, Opening, toCode } from '../dial/dial.ts';
 import type { OpenSocket } from './open-socket.ts';
 import {
@@ -55,6 +55,8 @@ const IDLE_MARGIN_MS: Milliseconds = 1_000;
 /** So much of a request fits into the buffers of any server. */
 const MAX_SMALL_BYTES = 16_384;
 const CLOSED = 'ECONNRESET';
+/** After so many in a read, other connections are served first: Node would read up to 2 MiB of this one, in which a chunk takes as much time as a hundred bytes. */
+const MAX_CHUNKS_IN_TURN = 256;
 /** An alert may follow the handshake, such as the one about a missing client certificate. */
 const TLS_ERROR = /^ERR_(?:SSL|TLS)_/;
 
@@ -241,15 +243,19 @@ export class Connection implements ParserEvents {
     this.#bodyWriter.start();
   }
 
-  /** Always takes the next read. */
-  #onRead(bytes: Buffer): true {
+  /** Returns whether it takes the next read now. */
+  #onRead(bytes: Buffer): boolean {
     try {
       this.#parse(bytes);
     } catch (thrown) {
       // A bug that is triggered by a response must not end the process.
       this.#fail('protocol', toErrorText(thrown));
     }
-    return true;
+    if (this.#parser.chunks < MAX_CHUNKS_IN_TURN) return true;
+    waitForTurn(() => {
+      if (this.#pause?.isOver !== false) this.#socket?.resume();
+    });
+    return false;
   }
 
   #parse(bytes: Buffer): void {

@@ -137,6 +137,8 @@ export class ResponseParser {
   #mayUpgrade = false;
   #pending: Buffer | undefined;
   #remaining = 0;
+  /** Chunks that began in the current push. */
+  chunks = 0;
   #informational = 0;
   /** Where the content of the current push is in its bytes; the end is 0 while there is none. */
   #contentStart = 0;
@@ -175,6 +177,7 @@ export class ResponseParser {
     const bytes = this.#pending === undefined ? chunk : Buffer.concat([this.#pending, chunk]);
     this.#pending = undefined;
     this.#contentEnd = 0;
+    this.chunks = 0;
     let at = 0;
     while (at < bytes.length && this.#state !== 'idle' && this.#state !== 'malformed') at = this.#step(bytes, at);
     const { length } = bytes;
@@ -281,6 +284,7 @@ export class ResponseParser {
     if (digitsEnd === at || (!isOnlySize && !EXTENSIONS.test(bytes.toString('latin1', digitsEnd, end))))
       return this.#fail('a chunk size is malformed');
     this.#remaining = size;
+    this.chunks++;
     this.#state = size === 0 ? 'trailers' : 'chunk-data';
     return end + LINE_END.length;
   }
@@ -357,8 +361,8 @@ const LENGTH = /^[0-9]{1,15}$/;
 const CLOSE_OPTION = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
 const IDLE_SECONDS = /(?:^|,)[\t ]*timeout=([0-9]{1,6})/i;
 const NEWLINE = '\r\n';
-const SPACE = 32;
-const TAB = 9;
+const [SPACE, TAB] = [32, 9];
+const isSpace = (code: number): boolean => code === SPACE || code === TAB;
 
 /** In characters; longer heads are parsed each time. */
 const MAX_REMEMBERED_HEAD = 4_096;
@@ -373,7 +377,7 @@ export class ResponseHeads {
   readonly #texts: string[] = Array<string>(REMEMBERED_HEADS).fill('');
   readonly #heads: (ResponseHead | undefined)[] = [];
 
-  /** Parses a head without the empty line that ends it. */
+  /** See `parseResponseHead`. */
   parse(text: string): ResponseHead | HeadProblem {
     const place = text.length & (REMEMBERED_HEADS - 1);
     const known = this.#heads[place];
@@ -439,10 +443,6 @@ function sliceTrimmed(text: string, from: number, to: number): string {
   while (start < end && isSpace(text.charCodeAt(start))) start++;
   while (end > start && isSpace(text.charCodeAt(end - 1))) end--;
   return text.slice(start, end);
-}
-
-function isSpace(code: number): boolean {
-  return code === SPACE || code === TAB;
 }
 
 interface Framing {

@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/head.ts';
 import { GrowingBuffer } from '../../core/reading.ts';
-import { onEvent, runNextTurn } from '../../core/safe-events.ts';
+import { onEvent, runNextTurn, waitForTurn } from '../../core/safe-events.ts';
 
 /** In bytes; larger chunks are passed on unchanged. */
 const MIN_PIECE = 1_024;
@@ -201,20 +201,6 @@ function countChunks({ clock, owner, onExceeded }: ChunkLimit): (bytes: number) 
     onExceeded();
     return false;
   };
-}
-
-/** Continues the streams whose small chunks take the most time. */
-const turns: (() => void)[] = [];
-
-/** Runs one `action` in each turn of the event loop, so that others are served however many connections send small chunks. */
-function waitForTurn(action: () => void): void {
-  if (turns.push(action) === 1) runNextTurn(runFirst);
-}
-
-function runFirst(): void {
-  const action = turns.shift();
-  if (turns.length > 0) runNextTurn(runFirst);
-  action?.();
 }
 
 /**
