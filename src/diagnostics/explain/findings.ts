@@ -251,7 +251,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
   late: {
     meaning:
       'the delivery is older than the tolerance: it waited in a queue, was retried with its old timestamp, or is a replay attack',
-    fix: 'make the sender create a new timestamp and signature for each attempt, or increase `tolerance.past`',
+    fix: 'if the sender did not send it now, it is a replay, which must be rejected; otherwise make the sender sign each attempt with a new timestamp, or increase `tolerance.past`',
   },
   url: {
     meaning: 'the sender signed another URL than the one that sidegate reconstructs',
@@ -259,7 +259,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
   },
   key_expired: {
     meaning: 'it is signed with a key of this route that has expired (`notAfter`)',
-    fix: 'configure the new secret at the sender, or postpone `notAfter` until then',
+    fix: 'configure the new secret at the sender; postpone `notAfter` only if the old secret has not leaked',
   },
   key_not_yet_valid: {
     meaning: 'it is signed with a key of this route that is not valid yet (`notBefore`)',
@@ -267,7 +267,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
   },
   other_route_key: {
     meaning: 'it is signed with the secret of another route',
-    fix: 'correct the URL at the sender, or configure that secret for this route',
+    fix: 'correct the URL at the sender; if it is correct, somebody sends what was captured at the other route, which must be rejected',
   },
   secret_encoding: {
     meaning: 'the secret is correct, but the sender decodes its text in another way (utf8, base64, hex)',
