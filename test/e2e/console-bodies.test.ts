@@ -193,7 +193,7 @@ describe('only', () => {
     expect(await readNewest(LOGIN)).toMatchObject({ text: '{"marked":1}', absence: null });
     const [id] = await listIds();
     expect((await ask(`/?request=${id}`)).text).not.toContain('marked');
-    expect((await ask(`/?request=${id}`, LOGIN)).text).toContain('<pre>{&quot;marked&quot;:1}</pre>');
+    expect((await ask(`/?request=${id}`, LOGIN)).text).toContain('<code>{&quot;marked&quot;:1}</code>');
     expect((await ask(`/api/v1/deliveries/${id}`, { Authorization: 'Basic d3Jvbmc6d3Jvbmc=' })).status).toBe(401);
   });
 
