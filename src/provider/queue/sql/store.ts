@@ -273,7 +273,10 @@ const FIND_FRESH = `${WAITING} AND rank = ? AND due > ? AND due <= ? ORDER BY du
  * Without those that were canceled or purged since they were found. For `state = DUE`, PostgreSQL may read the index of all that are due, and it needs
  * a third longer to plan a join with the payloads.
  */
-const toRead = (metadata: string, body: string): string => `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "createdAt", d.attempt, d.tries, d.replay, d.due, d.order_key, e.tenant, e.bytes,
+const toRead = (
+  metadata: string,
+  body: string,
+): string => `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "createdAt", d.attempt, d.tries, d.replay, d.due, d.order_key, e.tenant, e.bytes,
     e.waiting, ${metadata} AS metadata, ${body} AS body
   FROM event e JOIN delivery d ON d.event = e.seq, rows r WHERE e.seq = r.seq AND d.lane = r.lane AND d.state < ${BLOCKED}`;
 const HEADS = toRead("''", 'NULL');

@@ -109,15 +109,18 @@ describe('what arrives in one turn of the event loop', () => {
 
   /** How many streams of one session go on. */
   const flood = (client: string | undefined): number =>
-    Array.from({ length: 3 * TURN }, () => begin(client, 1)).filter(Boolean).length;
+    Array.from({ length: 5 * TURN }, () => begin(client, 1)).filter(Boolean).length;
 
   test('may be as much as the unfinished streams, half of it of one client, beside the first stream of each session', () => {
     expect([flood('a'), flood('b'), flood('c')]).toEqual([1 + TURN / 2, 1 + TURN / 2, 1]);
     expect(new Set(limits)).toEqual(new Set(['client_requests']));
   });
 
-  test('may be all of a proxy', () => {
-    expect(flood(undefined)).toBe(1 + TURN);
+  test('may be 32 MiB of proxies, beside that of clients', () => {
+    flood('a');
+    flood('b');
+    expect(flood(undefined)).toBe((32 * 1_024 * 1_024) / STREAM_BYTES);
+    expect(begin('c', 1)).toBe(false);
   });
 
   test('may be one stream more of each session, half as many of one client', () => {
@@ -140,7 +143,7 @@ describe('what arrives in one turn of the event loop', () => {
 
   test('is an eighth while memory is tight', () => {
     streams = new Http2Streams(TURN, { ...NO_PRESSURE, isTight: true }, (limit) => limits.push(limit));
-    expect(flood(undefined)).toBe(1 + TURN / 8);
+    expect([flood('a'), flood(undefined)]).toEqual([1 + TURN / 16, (4 * 1_024 * 1_024) / STREAM_BYTES]);
   });
 
   test('does not count in the next one', async () => {
