@@ -3,6 +3,7 @@ import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { FakeClock } from '../support/fake-clock.ts';
 import { makeFolder, useApp, usePooler, usePostgres } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
@@ -22,15 +23,13 @@ afterEach(async () => {
 });
 
 /** Behind a pooler, which loses notifications, a replica learns of a change after ten seconds. */
-async function start(schema: string, provider: Sections = {}): Promise<TestGate> {
+async function start(schema: string, provider: Sections = {}, clock?: FakeClock): Promise<TestGate> {
   const file = join(makeFolder(), 'url');
   writeFileSync(file, pooler.url());
   const queue = { postgres: { url: { file }, schema, maxConnections: 3 } };
   const egress = { allowHttp: true, allowPrivate: ['127.0.0.0/8'] };
-  const gate = await startGate({
-    routes: [toRoute(before.port)],
-    provider: { address: '127.0.0.1:0', queue, egress, ...provider },
-  });
+  const sections = { routes: [toRoute(before.port)], provider: { address: '127.0.0.1:0', queue, egress, ...provider } };
+  const gate = await startGate(sections, clock);
   gates.push(gate);
   return gate;
 }
@@ -46,13 +45,17 @@ const listStates = async ({ providerPort }: TestGate, type: string): Promise<unk
   (await listDeliveries(providerPort, `?type=${type}&limit=250`)).map(({ state }) => state);
 
 /** Two replicas, and an endpoint whose lane the second one has. */
-async function startTwo(endpoint: Sections, event: Sections = {}): Promise<readonly [changer: TestGate, holder: TestGate]> {
+async function startTwo(
+  endpoint: Sections,
+  event: Sections = {},
+  clock?: FakeClock,
+): Promise<readonly [changer: TestGate, holder: TestGate]> {
   const schema = newSchema();
   const holder = await start(schema);
   expect((await call(holder.providerPort, 'POST', '/v1/endpoints', { id: 'acme', url: toUrl(before), ...endpoint })).status).toBe(
     201,
   );
-  const changer = await start(schema);
+  const changer = await start(schema, {}, clock);
   await post(holder, 5, event);
   await untilSettled(holder);
   before.received.length = after.received.length = 0;
@@ -91,6 +94,25 @@ describe('an endpoint that another replica changed', { timeout: LIMIT_MS }, () =
     expect(new Set(await listStates(changer, 'for.deleted'))).toEqual(new Set(['skipped']));
     const created = { id: 'acme', url: toUrl(after) };
     expect((await call(changer.providerPort, 'POST', '/v1/endpoints', created)).status).toBe(201);
+  });
+
+  test('keeps the events that were accepted after another replica created it again', async () => {
+    const clock = new FakeClock(Date.now());
+    const [changer, holder] = await startTwo({ schedule: ['1s', '1s', '1s', '1s'] }, {}, clock);
+    let isUp = false;
+    after.handler = (_request, response) => response.writeHead(isUp ? 200 : 503).end();
+    expect((await call(changer.providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);
+    const created = { id: 'acme', url: toUrl(after), schedule: ['1s', '1s', '1s', '1s'] };
+    expect((await call(holder.providerPort, 'POST', '/v1/endpoints', created)).status).toBe(201);
+    await post(holder, 3, { type: 'for.new' });
+    await clock.advance(15_000);
+    isUp = true;
+    await untilSettled(holder);
+    expect(new Set(await listStates(holder, 'for.new'))).toEqual(new Set(['delivered']));
+    gates.splice(gates.indexOf(changer), 1);
+    const stopped = changer.stop();
+    await clock.advance(60_000);
+    await stopped;
   });
 
   test('gets the events of the tenant that its ID was created for again, and none is skipped', async () => {

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
 import { formatDuration } from '../../config/schema/scalars.ts';
-import { toInstant, toOptionalInstant } from '../../core/clock.ts';
+import { type EpochMilliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { toFoldedName } from '../../core/head.ts';
 import { type EgressRules, findUrlProblem } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, toJson } from '../../http-api/operation.ts';
@@ -147,10 +147,16 @@ export const ENDPOINT_OPERATIONS = [
       const result = await parts.registry.remove(id, version);
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
+      const { registry, clock, hooks } = parts;
+      // Events that another replica accepts later are for an endpoint that it created again.
+      const cancel = async (to?: EpochMilliseconds): Promise<void> => {
+        if (to !== undefined) await registry.catchUp(id);
+        if (registry.get(id) === undefined && !registry.isElsewhere(id)) await cancelWaiting(id, parts, to);
+      };
       // It is deleted in any case: what is not canceled is skipped later.
-      const cancel = () => cancelWaiting(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
-      for (const delay of UNTIL_ALL_KNOW_MS) parts.clock.after(delay, () => parts.registry.get(id) ?? cancel());
-      await cancel();
+      const tryCancel = (to?: EpochMilliseconds) => cancel(to).catch((thrown: unknown) => hooks.onError('deleteEndpoint', thrown));
+      for (const delay of UNTIL_ALL_KNOW_MS) clock.after(delay, () => tryCancel(clock.now()));
+      await tryCancel();
       return { status: 204 };
     },
   }),
@@ -301,8 +307,12 @@ function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts)
 }
 
 /** Frees the place of deliveries that can no longer be sent. */
-export async function cancelWaiting(endpoint: string, { queue, clock }: Pick<OperationParts, 'queue' | 'clock'>): Promise<void> {
-  for await (const _ of queue.repair('cancel', { endpoint }, clock.now()));
+export async function cancelWaiting(
+  endpoint: string,
+  { queue, clock }: Pick<OperationParts, 'queue' | 'clock'>,
+  to?: EpochMilliseconds,
+): Promise<void> {
+  for await (const _ of queue.repair('cancel', { endpoint, to }, clock.now()));
 }
 
 /**
