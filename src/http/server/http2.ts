@@ -53,7 +53,7 @@ const OF_ONE_CLIENT: SessionLimits = { streams: 100, invalid: 1_024, resetBurst:
  */
 const OF_MANY_CLIENTS: SessionLimits = {
   streams: 1_024,
-  invalid: 2 ** 32 - 1,
+  invalid: 2_048,
   resetBurst: 2 ** 32 - 1,
   resetsPerSecond: 2 ** 32 - 1,
   memory: 100,
@@ -64,6 +64,8 @@ const OF_MANY_CLIENTS: SessionLimits = {
  */
 const REDUCED_CONCURRENT_STREAMS = 10;
 const FULL_CONNECTIONS = 32;
+/** Streams with an invalid head, after which the session of a proxy ends without harm to others, before they are too many. They never become events. */
+const MAX_UNSEEN = 512;
 /** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
 const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
 const FLOOD_CHECK_MS = 100;
@@ -150,8 +152,10 @@ export class Http2Sessions {
       // The client may ignore GOAWAY and the end of our side.
       destroySoon(socket, this.#clock);
     });
+    let seen = 0;
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
+      if (client === undefined && ((stream.id ?? 0) + 1) / 2 - ++seen >= MAX_UNSEEN) runNextTurn(() => session.close());
       onceEvent(stream, 'close', () => idle.leave());
       if (isReduced && !this.#isReduced(client)) {
         isReduced = false;
