@@ -358,7 +358,7 @@ const toClient = (address: string): string => toSite(toClientNetwork(address));
 /** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
 export function buildServices(ready: PreparedConfig, context: GateContext): Services {
   const { clock, logger, createUpstream } = context;
-  const { limits, workers } = ready.loaded.config;
+  const { limits, workers, ...config } = ready.loaded.config;
   const telemetry = buildTelemetry(ready, context);
   const { metrics } = telemetry;
   const { store, storeTried, storeProblem } = openReportedStore(ready, telemetry);
@@ -375,7 +375,8 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
   const get = context.httpsGet ?? createHttpsGet(clock, context.connectOverride);
-  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory(), workers), clock, metrics.limitHit);
+  const ports = [config.routes[0], config.proxy, config.authz, config.provider].filter((port) => port !== undefined).length;
+  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory(), workers, ports), clock, metrics.limitHit);
   metrics.watchBufferedBytes(() => memory.bodies.buffered);
   const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
   logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });

@@ -7,8 +7,9 @@ import { toSite } from '../../core/ip-address.ts';
 export interface MemoryPressure {
   /** The bytes that the process may use; undefined: the limit is unknown. */
   readonly limit: number | undefined;
-  /** The workers that share the limit; each has a part of what the connections may hold. */
+  /** The workers that share the limit, and the ports of each; each port has a part of what the connections may hold. */
   readonly workers: number;
+  readonly ports: number;
   /** Large bodies are rejected. */
   readonly isTight: boolean;
   /** Objects in use fill nearly as much of the heap as they may: idle connections are closed. */
@@ -50,6 +51,9 @@ const MAX_GARBAGE = 0.06;
 
 /** Measures the heap and the process once a second, and also for each mebibyte that arrives. */
 export class MemoryGuard implements MemoryPressure {
+  readonly limit: number | undefined;
+  readonly workers: number;
+  readonly ports: number;
   readonly #parts;
   readonly #stop: CancelTimer;
   readonly #sheds: (() => void)[] = [];
@@ -70,8 +74,8 @@ export class MemoryGuard implements MemoryPressure {
     readonly clock: Clock;
     /** The bytes that the process may use; undefined: the limit is unknown, and nothing is rejected. */
     readonly limit: number | undefined;
-    /** The workers of the process. */
     readonly workers: number;
+    readonly ports: number;
     /** The share of the limit above which large bodies are rejected; new requests are rejected halfway between it and the limit. */
     readonly shed: number;
     /** The share of V8's heap limit above which new requests are rejected. */
@@ -86,18 +90,11 @@ export class MemoryGuard implements MemoryPressure {
     readonly collectAll: () => void;
   }) {
     this.#parts = parts;
+    ({ limit: this.limit, workers: this.workers, ports: this.ports } = parts);
     this.#stop = parts.clock.every(CHECK_INTERVAL_MS, () => {
       if (parts.limit !== undefined) this.#check();
       this.#checkHeap();
     });
-  }
-
-  get limit(): number | undefined {
-    return this.#parts.limit;
-  }
-
-  get workers(): number {
-    return this.#parts.workers;
   }
 
   /** The bytes in use at the last measurement. */
@@ -216,6 +213,7 @@ export class MemoryGuard implements MemoryPressure {
 export const NO_PRESSURE: MemoryPressure = {
   limit: undefined,
   workers: 1,
+  ports: 1,
   isTight: false,
   isHeapTight: false,
   shortage: undefined,

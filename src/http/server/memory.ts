@@ -33,8 +33,9 @@ const MAX_LARGE_BODIES = 64;
 interface ProcessMemoryBudget {
   /** The limit of the container in bytes; undefined if there is none. */
   readonly limit: number | undefined;
-  /** The workers of the process. */
+  /** The workers of the process, and the ports of each where clients may hold connections. */
   readonly workers: number;
+  readonly ports: number;
   readonly maxBufferedBytes: number;
   readonly maxLargeBodies: number;
 }
@@ -52,11 +53,12 @@ export function toMemoryBudget(
   }: { readonly maxBufferedBytes?: number | undefined; readonly maxLargeBodies?: number | undefined },
   limit: number | undefined,
   workers = 1,
+  ports = 1,
 ): ProcessMemoryBudget {
   const share = limit === undefined ? MAX_DERIVED_BYTES : toFreeBytes(limit, workers) * BUFFER_SHARE;
   const bytes = maxBufferedBytes ?? Math.floor(Math.min(Math.max(share, MIN_BUFFERED_BYTES), MAX_DERIVED_BYTES));
   const places = Math.min(Math.max(Math.floor(bytes / MIB), MIN_LARGE_BODIES), MAX_LARGE_BODIES);
-  return { limit, workers, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
+  return { limit, workers, ports, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
 }
 
 /** The memory limits for bodies, shared by all ports of a process. */
@@ -81,6 +83,7 @@ export function buildMemory(limits: MemoryPace, budget: ProcessMemoryBudget, clo
     clock,
     limit: budget.limit,
     workers: budget.workers,
+    ports: budget.ports,
     shed: limits.memoryShed,
     heapShed: limits.heapShed,
     readHeap: readHeapShare,

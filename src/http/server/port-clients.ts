@@ -61,10 +61,10 @@ interface Counts {
   upgraded: number;
 }
 
-/** The connections that each worker keeps on a port while memory is tight. All workers together keep as many as one would. */
+/** The connections that each worker keeps on a port while memory is tight. All ports of all workers together keep as many as one would. */
 export function toKeptConnections(
   isTls: boolean,
-  { limit, workers }: Pick<MemoryPressure, 'limit' | 'workers'>,
+  { limit, workers, ports }: Pick<MemoryPressure, 'limit' | 'workers' | 'ports'>,
   hasCertificates = false,
 ): number {
   let kept = KEPT_WHILE_TIGHT;
@@ -73,7 +73,7 @@ export function toKeptConnections(
     const fitting = Math.floor((toFreeBytes(limit, workers) * TLS_SHARE) / bytes);
     kept = Math.min(kept, Math.max(MIN_TLS_CONNECTIONS, fitting));
   }
-  return Math.ceil(kept / workers);
+  return Math.ceil(kept / (workers * ports));
 }
 
 /** The clients of one port. */
@@ -109,7 +109,7 @@ export class PortClients {
       readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
       readonly memory: Pick<
         MemoryPressure,
-        'isTight' | 'isHeapTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'
+        'isTight' | 'isHeapTight' | 'limit' | 'workers' | 'ports' | 'onBytes' | 'onGarbage' | 'shortage'
       >;
     },
   ) {

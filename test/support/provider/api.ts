@@ -87,6 +87,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     memory: {
       limit: undefined,
       workers: 1,
+      ports: 1,
       shortage: undefined,
       isTight: false,
       isHeapTight: false,

@@ -21,6 +21,7 @@ function start(limit: number | undefined) {
     clock,
     limit,
     workers: 1,
+    ports: 1,
     shed: 0.8,
     heapShed: 0.85,
     readHeap: () => state.heap,

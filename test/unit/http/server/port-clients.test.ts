@@ -14,18 +14,23 @@ describe('the connections that a worker keeps while memory is tight', () => {
     [96, 160],
     [32, 64],
   ])('follow a container limit of %s MiB with TLS', (limit, kept) => {
-    expect(toKeptConnections(true, { limit: limit === undefined ? undefined : limit * MIB, workers: 1 })).toBe(kept);
+    expect(toKeptConnections(true, { limit: limit === undefined ? undefined : limit * MIB, workers: 1, ports: 1 })).toBe(kept);
   });
 
   test.each([2, 3, 4])('are a part of those of the process if it has %i workers', (workers) => {
     const limit = 256 * MIB;
-    expect(toKeptConnections(true, { limit: undefined, workers })).toBe(Math.ceil(1_024 / workers));
-    expect(toKeptConnections(false, { limit, workers })).toBe(Math.ceil(1_024 / workers));
-    const all = toKeptConnections(true, { limit, workers }) * workers;
+    expect(toKeptConnections(true, { limit: undefined, workers, ports: 1 })).toBe(Math.ceil(1_024 / workers));
+    expect(toKeptConnections(false, { limit, workers, ports: 1 })).toBe(Math.ceil(1_024 / workers));
+    const all = toKeptConnections(true, { limit, workers, ports: 1 }) * workers;
     // Each worker after the first needs 32 MiB, and the process 56 MiB.
     const free = limit - 56 * MIB - (workers - 1) * 32 * MIB;
     expect(all * TLS_CONNECTION_BYTES).toBeLessThanOrEqual(free / 4 + workers * TLS_CONNECTION_BYTES);
     expect(all * TLS_CONNECTION_BYTES).toBeGreaterThan(free / 4 - TLS_CONNECTION_BYTES);
+  });
+
+  test('are a part of those of the process on each of its ports', () => {
+    expect(toKeptConnections(false, { limit: 96 * MIB, workers: 2, ports: 4 })).toBe(128);
+    expect(toKeptConnections(true, { limit: 96 * MIB, workers: 1, ports: 2 })).toBe(80);
   });
 });
 
