@@ -36,6 +36,10 @@ function toSections(schema: string, url = server.url()): Sections {
   };
 }
 
+function toUrlFile(sections: Sections): string {
+  return (sections as { provider: { queue: { postgres: { url: { file: string } } } } }).provider.queue.postgres.url.file;
+}
+
 function writeFile(content: string): string {
   const file = join(makeFolder(), 'content');
   writeFileSync(file, content);
@@ -83,6 +87,18 @@ test('does not start with a password that the server rejects', async () => {
   gate = await startGate({ routes: [toHook('direct')] }, undefined, { secret: SECRET });
 });
 
+test('connects as before while its URL names another user, whose password it does not use', async () => {
+  await server.restart();
+  server.sql("CREATE ROLE other LOGIN SUPERUSER PASSWORD 'of-other'");
+  const sections = toSections('users');
+  gate = await startGate(sections, undefined, { secret: SECRET });
+  const other = server.url({ role: 'other' }).replace(encodeURIComponent(POSTGRES_PASSWORD), 'of-other');
+  writeFileSync(toUrlFile(sections), other);
+  server.kill();
+  await server.restart();
+  await until(async () => (await call(gate.providerPort, 'POST', '/v1/events', EVENT)).status === 202);
+});
+
 test('connects with the password of the URL and the files of TLS as they are now', async () => {
   const folder = makeFolder();
   const [before, after] = [makeAuthority(folder, 'before'), makeAuthority(folder, 'after')];
@@ -117,8 +133,7 @@ test('connects with the password of the URL and the files of TLS as they are now
   ] as const)
     copy(from, join(secure.folder, 'data', to));
   copyClient(after);
-  const { file } = (sections as { provider: { queue: { postgres: { url: { file: string } } } } }).provider.queue.postgres.url;
-  writeFileSync(file, url.replace(encodeURIComponent(POSTGRES_PASSWORD), 'second'));
+  writeFileSync(toUrlFile(sections), url.replace(encodeURIComponent(POSTGRES_PASSWORD), 'second'));
   await secure.restart();
   await until(async () => (await accept('second')) === 202);
 });

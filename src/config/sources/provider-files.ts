@@ -59,7 +59,7 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
     const url = await readText(source, path);
     const read = url && unwrap(await readPostgresUrl(url), path, problems);
     for (const message of read?.warnings ?? []) problems.push(warning(path, message));
-    return read && source && { ...read.target, readPassword: () => readPostgresPassword(source) };
+    return read && source && { ...read.target, readPassword: () => readPostgresPassword(source, read.target) };
   };
   const endpoints: EndpointSecrets[] = [];
   for (const [index, endpoint] of config.endpoints.entries())
@@ -128,11 +128,17 @@ export async function readPostgresUrl(secret: Secret): Promise<PostgresUrlRead> 
   return { target: { ...place, tls }, warnings: findWarnings(url.searchParams, tls, isLocal) };
 }
 
-/** The password that the URL has now; undefined if the URL cannot be read. */
-async function readPostgresPassword(source: SecretSource): Promise<Secret | undefined> {
+/** The password that the URL has now; undefined if it cannot be read, or is that of another user or server, which needs a restart. */
+async function readPostgresPassword(
+  source: SecretSource,
+  { host, port, database, user }: PostgresTarget,
+): Promise<Secret | undefined> {
   const secret = await readSecret(source);
   const read = 'problem' in secret ? secret : await readPostgresUrl(secret.secret);
-  return 'problem' in read ? undefined : read.target.password;
+  if ('problem' in read) return undefined;
+  const { target } = read;
+  const isSame = target.user === user && target.host === host && target.port === port && target.database === database;
+  return isSame ? target.password : undefined;
 }
 
 function toPlace(url: URL): Omit<PostgresTarget, 'tls'> | Fault {
