@@ -94,7 +94,7 @@ test('connects as before while its URL names another user, whose password it doe
   gate = await startGate(sections, undefined, { secret: SECRET });
   const other = server.url({ role: 'other' }).replace(encodeURIComponent(POSTGRES_PASSWORD), 'of-other');
   writeFileSync(toUrlFile(sections), other);
-  server.kill();
+  await server.kill();
   await server.restart();
   await until(async () => (await call(gate.providerPort, 'POST', '/v1/events', EVENT)).status === 202);
 });

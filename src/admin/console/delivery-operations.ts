@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod';
 import type { Clock } from '../../core/clock.ts';
 import type { PauseOwner } from '../../core/reading.ts';
+import { waitForTurn } from '../../core/safe-events.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
@@ -46,6 +47,8 @@ export function createDeliveryOperations(parts: DeliveryParts): Operation[] {
 export async function readPage(parts: DeliveryParts, query: DeliveryQuery): Promise<z.output<typeof deliveryPage>> {
   const { clock, entries, readShared } = parts;
   const shared = await readShared();
+  // A page takes as long as a hundred deliveries, which are handled between this one and the next.
+  await new Promise<void>((resolve) => waitForTurn(resolve));
   const context = parts.context();
   const all = [...entries().map((entry) => toOwnRow(entry, context)), ...shared.map(toSharedRow)];
   const { rows, cursor } = selectPage(all, query, clock.now());
