@@ -147,16 +147,10 @@ export const ENDPOINT_OPERATIONS = [
       const result = await parts.registry.remove(id, version);
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
-      const { registry, clock, hooks } = parts;
-      // Events that another replica accepts later are for an endpoint that it created again.
-      const cancel = async (to?: EpochMilliseconds): Promise<void> => {
-        if (to !== undefined) await registry.catchUp(id);
-        if (registry.get(id) === undefined && !registry.isElsewhere(id)) await cancelWaiting(id, parts, to);
-      };
       // It is deleted in any case: what is not canceled is skipped later.
-      const tryCancel = (to?: EpochMilliseconds) => cancel(to).catch((thrown: unknown) => hooks.onError('deleteEndpoint', thrown));
-      for (const delay of UNTIL_ALL_KNOW_MS) clock.after(delay, () => tryCancel(clock.now()));
-      await tryCancel();
+      const cancel = () => cancelRemoved(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
+      for (const delay of UNTIL_ALL_KNOW_MS) parts.clock.after(delay, cancel);
+      await cancel();
       return { status: 204 };
     },
   }),
@@ -313,6 +307,16 @@ export async function cancelWaiting(
   to?: EpochMilliseconds,
 ): Promise<void> {
   for await (const _ of queue.repair('cancel', { endpoint, to }, clock.now()));
+}
+
+/** Cancels what was accepted for an endpoint that does not exist. What is accepted from now on is for one that another replica created again. */
+export async function cancelRemoved(
+  endpoint: string,
+  { registry, ...parts }: Pick<OperationParts, 'queue' | 'clock' | 'registry'>,
+): Promise<void> {
+  const to = parts.clock.now() + 1;
+  await registry.catchUp(endpoint);
+  if (registry.get(endpoint) === undefined && !registry.isElsewhere(endpoint)) await cancelWaiting(endpoint, parts, to);
 }
 
 /**

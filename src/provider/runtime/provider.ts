@@ -17,7 +17,7 @@ import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/tracer.ts';
 import { createSigningSecret } from '../../verify/sign/signing-keys.ts';
 import type { OperationParts } from '../api/api-parts.ts';
-import { cancelWaiting } from '../api/endpoint-operations.ts';
+import { cancelRemoved, cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ApiPassword, type ConsoleOperations, createConsoleOperations, ProviderApi } from '../api/provider-api.ts';
 import { HttpSender } from '../attempt/sender.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
@@ -335,8 +335,7 @@ export class Provider {
       if (endpoint === undefined) {
         // A config that is still being written, or is corrected soon, ends nothing.
         parts.clock.after(REMOVAL_GRACE_MS, () => {
-          const isRemoved = !this.#isStopped && this.#stored.get(id) === undefined && !this.#stored.isElsewhere(id);
-          if (isRemoved) this.#run(id, cancelWaiting(id, parts));
+          if (!this.#isStopped) this.#run(id, cancelRemoved(id, { ...parts, registry: this.#stored }));
         });
       } else if (this.#isOpen && endpoint.schedule.join() !== schedule)
         this.#run(id, this.#queue.reschedule(id, endpoint.schedule, parts.clock.now()));
