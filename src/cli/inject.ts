@@ -80,7 +80,8 @@ function injectOne({ file, manifest, workload }: FoundWorkload, context: InjectC
 }
 
 /** Whether the label is on the workload, or on what else is around its pod template, such as a jobTemplate: a common mistake. */
-function isLabeled({ object, podPath }: ManifestWorkload): boolean {
+function isLabeled({ object, podPath, pod }: ManifestWorkload): boolean {
+  if (objectAt(objectAt(pod, 'metadata'), 'labels')[INJECT_LABEL] !== undefined) return false;
   return podPath.some((_, length) => {
     const around = podPath.slice(0, length).reduce<Raw>((from, step) => objectAt(from, String(step)), object);
     return objectAt(objectAt(around, 'metadata'), 'labels')[INJECT_LABEL] === 'true';

@@ -154,6 +154,7 @@ describe('sidegate inject', () => {
     'kind: NetworkPolicy\nspec: { podSelector: { matchLabels: { sidegate.dev/inject: "true" } } }\n',
     'kind: StatefulSet\nmetadata: { LABELS }\nspec: { template: { spec: { containers: [] } }, volumeClaimTemplates: [{ metadata: { LABELS } }] }\n',
     'kind: JobSet\nspec: { replicatedJobs: [{ template: { spec: { template: { metadata: { labels: { sidegate.dev/inject: "false" } } } } } }] }\n',
+    'kind: Deployment\nmetadata: { LABELS }\nspec: { template: { metadata: { labels: { sidegate.dev/inject: "false" } }, spec: { containers: [{}] } } }\n',
   ])('leaves labels alone that request nothing: %s', async (input) => {
     const { code, stdout } = await run(input.replaceAll('LABELS', LABELS));
     expect([code, stdout]).toEqual([0, input.replaceAll('LABELS', LABELS)]);
