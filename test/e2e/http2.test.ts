@@ -303,6 +303,14 @@ describe('a head', () => {
     expect(await read(stream)).toMatchObject({ status });
     expect(app.received).toHaveLength(0);
   });
+
+  test('larger than the limit is rejected also after the client has got the settings', async () => {
+    await start();
+    const opened = openSession();
+    expect(await read(opened.request({ ':path': '/open' }, { endStream: true }))).toMatchObject({ status: 200 });
+    const fields = Object.fromEntries(Array.from({ length: 5 }, (_, index) => [`x-large-${index}`, 'a'.repeat(4_000)]));
+    expect(await read(opened.request({ ':path': '/open', ...fields }, { endStream: true }))).toMatchObject({ status: 431 });
+  });
 });
 
 function toFields(count: number): Record<string, string> {

@@ -83,6 +83,8 @@ const FIELD_OVERHEAD = 32;
  * Fields are read up to this multiple of the limit, so that a client slightly above it gets 431 instead of a closed connection.
  */
 const READ_LIMIT_FACTOR = 2;
+/** In bytes; nghttp2 reads as much before the client knows the limit, and beyond it resets the stream without a trace. */
+const MIN_HEADER_LIST = 65_535;
 
 /** A session with its connection. */
 interface OpenSession {
@@ -134,7 +136,7 @@ export class Http2Sessions {
     const session = performServerHandshake(socket, {
       settings: {
         maxConcurrentStreams: isReduced ? REDUCED_CONCURRENT_STREAMS : streams,
-        maxHeaderListSize: maxHeaderBytes,
+        maxHeaderListSize: Math.max(MIN_HEADER_LIST, maxHeaderBytes * READ_LIMIT_FACTOR),
         initialWindowSize: STREAM_WINDOW,
         enableConnectProtocol: false,
       },

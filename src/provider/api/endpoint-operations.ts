@@ -309,7 +309,7 @@ export async function cancelWaiting(
   for await (const _ of queue.repair('cancel', { endpoint, to }, clock.now()));
 }
 
-/** Cancels what was accepted for an endpoint that does not exist. What is accepted from now on is for one that another replica created again. */
+/** Cancels what was accepted for an endpoint that does not exist. Later ones are for an endpoint that another replica created again. */
 export async function cancelRemoved(
   endpoint: string,
   { registry, ...parts }: Pick<OperationParts, 'queue' | 'clock' | 'registry'>,
