@@ -29,6 +29,10 @@ const IDLE = 512;
 const RESETS = 200;
 /** `GET`, `https`, `/` and `:authority: a` of the static table of HPACK. */
 const SHORT_HEAD = Buffer.from([0x82, 0x87, 0x84, 0x01, 0x01, 0x61]);
+/** With a user name in `:authority`. */
+const INVALID_HEAD = Buffer.concat([Buffer.from([0x82, 0x87, 0x84, 0x01, 3]), Buffer.from('a@b')]);
+/** nghttp2 ends a session after 10,000. */
+const INVALID_HEADS = 9_900;
 const CANCEL = Buffer.from([0, 0, 0, 8]);
 /** `accept-encoding: gzip, deflate` in a byte each. */
 const LONG_HEAD = Buffer.concat([SHORT_HEAD, Buffer.alloc(MOST_FIELDS, 0x90)]);
@@ -71,7 +75,11 @@ function toResetStream(index: number, block = SHORT_HEAD): Buffer {
 }
 
 /** Resolves once all streams of a connection are sent, or the gate has closed it. */
-function hold(port: number, streams: Buffer, { localAddress = '127.0.0.1', acknowledges = true } = {}): Promise<void> {
+function hold(
+  port: number,
+  streams: Buffer,
+  { localAddress = '127.0.0.1', acknowledges = true, reads = true } = {},
+): Promise<void> {
   const options = { port, host: '127.0.0.1', localAddress, rejectUnauthorized: false, ALPNProtocols: ['h2'] };
   const socket = connect(options);
   sockets.add(socket);
@@ -82,6 +90,7 @@ function hold(port: number, streams: Buffer, { localAddress = '127.0.0.1', ackno
       socket.write(FIRST);
       // The window takes effect with the settings, so the streams come after the gate's own first frame.
       socket.once('data', () => {
+        if (!reads) socket.pause();
         if (acknowledges) socket.write(toFrame(FRAME.settings, FLAG.ack, 0));
         socket.write(streams, () => resolve());
       });
@@ -90,10 +99,10 @@ function hold(port: number, streams: Buffer, { localAddress = '127.0.0.1', ackno
 }
 
 /** Starts a gate with TLS in a cgroup. */
-async function start(mebibytes: number): Promise<CgroupGate> {
+async function start(mebibytes: number, trustedProxies: readonly string[] = []): Promise<CgroupGate> {
   const pair = makeAuthority(folder, 'root').issue('server', 'DNS:localhost');
   const tls = { certFile: 'tls.crt', keyFile: 'tls.key' };
-  const sections = { routes: [toRoute(app.port)], listen: { address: '127.0.0.1:0', tls } };
+  const sections = { routes: [toRoute(app.port)], listen: { address: '127.0.0.1:0', tls, trustedProxies } };
   gate = await startGateInCgroup(mebibytes, sections, toTlsFiles(pair));
   return gate;
 }
@@ -157,6 +166,24 @@ describe.skipIf(NO_CGROUPS !== undefined)('a gate with TLS', { timeout: 240_000 
       for (let i = 0; i < IDLE; i += BATCH)
         await Promise.all(Array.from({ length: BATCH }, () => hold(running.port, Buffer.alloc(0), { acknowledges: false })));
       await burst(running, Buffer.concat(Array.from({ length: count }, (_, index) => toFrames(index))));
+      await expectAvailable(running);
+    },
+  );
+
+  test.each([
+    [SMALLEST, 60],
+    [LARGER, 200],
+  ])(
+    'of %i MiB handles deliveries while a trusted proxy reads no replies to invalid heads on %i connections',
+    async (mebibytes, connections) => {
+      const running = await start(mebibytes, ['127.0.0.1']);
+      const heads = Buffer.concat(
+        Array.from({ length: INVALID_HEADS }, (_, index) =>
+          toFrame(FRAME.headers, FLAG.endHeaders + FLAG.endStream, 2 * index + 1, INVALID_HEAD),
+        ),
+      );
+      await Promise.all(Array.from({ length: connections }, () => hold(running.port, Buffer.alloc(0), { reads: false })));
+      for (const socket of sockets) socket.write(heads);
       await expectAvailable(running);
     },
   );

@@ -104,6 +104,7 @@ export class Http2Sessions {
   /** Handles a request. */
   readonly #onRequest: (request: Http2Request) => void;
   readonly #freeMemory: () => void;
+  readonly #maxProxySessions: number;
   readonly #rejected: RejectedStreams;
   readonly #sessions = new Map<Socket, ServerHttp2Session>();
   /** The number of sessions of each client. */
@@ -117,6 +118,8 @@ export class Http2Sessions {
     readonly onRequest: (request: Http2Request) => void;
     /** Closes connections, if memory is tight. */
     readonly freeMemory: () => void;
+    /** Of proxies; further ones have the streams of a client. */
+    readonly maxProxySessions: number;
   }) {
     this.#limits = parts.limits;
     this.#clock = parts.clock;
@@ -124,18 +127,19 @@ export class Http2Sessions {
     this.#streams = parts.streams;
     this.#onRequest = parts.onRequest;
     this.#freeMemory = parts.freeMemory;
+    this.#maxProxySessions = parts.maxProxySessions;
     this.#rejected = new RejectedStreams(parts.clock);
   }
 
   /** Opens a session on a connection that negotiated HTTP/2 (ALPN). `client`: undefined if the peer represents many clients. */
   open(socket: Socket, client: string | undefined): void {
     const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = this.#limits;
-    if (client !== undefined) this.#counts.add(client, 1);
-    const { streams, invalid, resetBurst, resetsPerSecond, memory } = client === undefined ? OF_MANY_CLIENTS : OF_ONE_CLIENT;
-    let isReduced = this.#isReduced(client);
+    this.#counts.add(client ?? '', 1);
+    const { invalid, resetBurst, resetsPerSecond, memory } = client === undefined ? OF_MANY_CLIENTS : OF_ONE_CLIENT;
+    let streams = this.#toStreams(client);
     const session = performServerHandshake(socket, {
       settings: {
-        maxConcurrentStreams: isReduced ? REDUCED_CONCURRENT_STREAMS : streams,
+        maxConcurrentStreams: streams,
         maxHeaderListSize: Math.max(MIN_HEADER_LIST, maxHeaderBytes * READ_LIMIT_FACTOR),
         initialWindowSize: STREAM_WINDOW,
         enableConnectProtocol: false,
@@ -159,10 +163,9 @@ export class Http2Sessions {
       idle.enter();
       if (client === undefined && ((stream.id ?? 0) + 1) / 2 - ++seen >= MAX_UNSEEN) runNextTurn(() => session.close());
       onceEvent(stream, 'close', () => idle.leave());
-      if (isReduced && !this.#isReduced(client)) {
-        isReduced = false;
-        session.settings({ maxConcurrentStreams: streams });
-      }
+      const before = streams;
+      if (streams === REDUCED_CONCURRENT_STREAMS) streams = this.#toStreams(client);
+      if (streams !== before) session.settings({ maxConcurrentStreams: streams });
       this.#onStream(opened, stream, headers, { flags, raw });
     });
     onEvent(session, 'ping', () => this.#begin(opened, PING_BYTES));
@@ -171,7 +174,7 @@ export class Http2Sessions {
     onEvent(session, 'close', () => {
       idle.stop();
       this.#sessions.delete(socket);
-      if (client !== undefined) this.#counts.add(client, -1);
+      this.#counts.add(client ?? '', -1);
     });
   }
 
@@ -259,9 +262,10 @@ export class Http2Sessions {
     onceEvent(session, 'close', stop);
   }
 
-  #isReduced(client: string | undefined): boolean {
-    if (client === undefined) return false;
-    return this.#rejected.isSpent(client) || this.#counts.of(client) > FULL_CONNECTIONS;
+  #toStreams(client: string | undefined): number {
+    const count = this.#counts.of(client ?? '');
+    if (client === undefined) return (count > this.#maxProxySessions ? OF_ONE_CLIENT : OF_MANY_CLIENTS).streams;
+    return this.#rejected.isSpent(client) || count > FULL_CONNECTIONS ? REDUCED_CONCURRENT_STREAMS : OF_ONE_CLIENT.streams;
   }
 }
 

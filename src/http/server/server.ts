@@ -16,6 +16,8 @@ import { type Http2Request, Http2Sessions, Http2Streams } from './http2.ts';
 import { Http2Response } from './http2-response.ts';
 import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
+import { toFreeBytes } from './memory.ts';
+import type { MemoryPressure } from './memory-guard.ts';
 import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
 import { IncomingBody } from './request-body.ts';
@@ -65,6 +67,15 @@ const MIN_STREAMS = 1_024;
 /** The most unfinished HTTP/2 streams of a port in one worker: more than the apps, their queue and all that wait for them can have. */
 function toMaxStreams({ maxConnections }: PortLimits, workers: number): number {
   return Math.max(Math.ceil(MIN_STREAMS / workers), STREAMS_PER_CONNECTION * maxConnections);
+}
+
+/** In bytes: what the streams of a session of a proxy take whose responses it does not read, also if each was reset. */
+const PROXY_SESSION_BYTES = 2 * 1_024 * 1_024;
+/** The share of the free memory for these sessions; others have fewer streams. */
+const PROXY_SESSIONS_SHARE = 1 / 8;
+
+function toMaxProxySessions({ limit = Number.POSITIVE_INFINITY, workers }: Pick<MemoryPressure, 'limit' | 'workers'>): number {
+  return Math.floor((toFreeBytes(limit, workers) * PROXY_SESSIONS_SHARE) / workers / PROXY_SESSION_BYTES);
 }
 
 function toSharedPeers({ trustedProxies, proxyProtocol }: ListenSettings): string[] {
@@ -219,6 +230,7 @@ export class ListenServer {
       streams: this.#streams,
       onRequest: (request) => this.#onHttp2Request(request),
       freeMemory: () => this.#clients.freeMemory(),
+      maxProxySessions: toMaxProxySessions(this.#parts.memory.guard),
     });
   }
 
