@@ -45,27 +45,23 @@ interface SessionLimits {
   readonly memory: number;
 }
 
+const MOST = 2 ** 32 - 1;
 /** As many streams as a browser needs. Those that a client opens before it has read this limit count as invalid. */
 const OF_ONE_CLIENT: SessionLimits = { streams: 100, invalid: 1_024, resetBurst: 200, resetsPerSecond: 20, memory: 10 };
 /**
  * A proxy passes on what its clients cancel or write wrongly, so one of them could end the requests of all others. As many streams as Envoy opens
  * before it has read the limit. The limit on a turn of the event loop applies to them, too.
  */
-const OF_MANY_CLIENTS: SessionLimits = {
-  streams: 1_024,
-  invalid: 2_048,
-  resetBurst: 2 ** 32 - 1,
-  resetsPerSecond: 2 ** 32 - 1,
-  memory: 100,
-};
+const OF_MANY_CLIENTS = { streams: 1_024, invalid: MOST, resetBurst: MOST, resetsPerSecond: MOST, memory: 100 };
 /**
  * For new connections of a client that has used up its budget of rejected streams: it could open one after the other. Also for those that it
  * has beyond `FULL_CONNECTIONS`: the event loop handles what has arrived on all of them before it serves others.
  */
 const REDUCED_CONCURRENT_STREAMS = 10;
 const FULL_CONNECTIONS = 32;
-/** Streams with an invalid head, after which the session of a proxy ends without harm to others, before they are too many. They never become events. */
+/** Streams with an invalid head, which are no events: after so many, the session of a proxy ends without harm to others, before nghttp2 cuts it (10,000). */
 const MAX_UNSEEN = 512;
+const UNSEEN_CHECK_MS = 250;
 /** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
 const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
 const FLOOD_CHECK_MS = 100;
@@ -159,9 +155,14 @@ export class Http2Sessions {
       destroySoon(socket, this.#clock);
     });
     let seen = 0;
+    if (client === undefined) {
+      const countUnseen = (): number => ((session.state.lastProcStreamID ?? 0) + 1) / 2 - seen;
+      const stop = this.#clock.every(UNSEEN_CHECK_MS, () => countUnseen() < MAX_UNSEEN || session.close());
+      onceEvent(session, 'close', stop);
+    }
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
-      if (client === undefined && ((stream.id ?? 0) + 1) / 2 - ++seen >= MAX_UNSEEN) runNextTurn(() => session.close());
+      seen++;
       onceEvent(stream, 'close', () => idle.leave());
       const before = streams;
       if (streams === REDUCED_CONCURRENT_STREAMS) streams = this.#toStreams(client);
@@ -419,8 +420,7 @@ class ArrivalsOfTurn {
   readonly #sessions = new Set<object>();
   readonly #first = new Arrivals();
   readonly #further = new Arrivals();
-  /** Of proxies. */
-  readonly #shared = new Arrivals();
+  readonly #ofProxies = new Arrivals();
 
   /**
    * Returns false if there are more than `max` bytes in this turn, or half as many of its client. The first ones of all sessions may take as much
@@ -430,14 +430,14 @@ class ArrivalsOfTurn {
     if (this.#sessions.size === 0) runNextTurn(() => this.#clear());
     const ofClients = this.#sessions.has(session) ? this.#further : this.#first;
     this.#sessions.add(session);
-    return (client === undefined ? this.#shared : ofClients).take(client, bytes, max);
+    return (client === undefined ? this.#ofProxies : ofClients).take(client, bytes, max);
   }
 
   #clear(): void {
     this.#sessions.clear();
     this.#first.clear();
     this.#further.clear();
-    this.#shared.clear();
+    this.#ofProxies.clear();
   }
 }
 
