@@ -15,7 +15,7 @@ const CONNECTIONS = 32;
 /** Concurrent streams of a connection. */
 const STREAMS = 90;
 /** Of `STREAMS` each: more streams than one client may reset or write wrongly. */
-const GROUPS = 40;
+const GROUPS = 60;
 /** Further ones reset the stream. */
 const MOST_FIELDS = 190;
 /** So many rejected streams without fields a client may have at once. */

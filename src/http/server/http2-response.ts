@@ -1,5 +1,5 @@
 /** An HTTP/2 stream with the interface of node:http's response, and the budget of streams that a client may have rejected. */
-import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { acceptsTrailers, type HeaderFields } from '../../core/head.ts';
 import { freeChunk } from '../../core/reading.ts';
@@ -289,4 +289,29 @@ export class CountedStream {
     this.#isRejected = true;
     this.#count(1, this.#fields);
   }
+}
+
+/** nghttp2 cuts a session after 10,000 invalid heads, and 330 per second. */
+const MAX_INVALID_HEADS = 5_000;
+const INVALID_HEADS_PER_SECOND = 300;
+const INVALID_CHECK_MS: Milliseconds = 250;
+
+/**
+ * Ends the session of a proxy, after the requests in flight, before its clients have sent too many invalid heads. They never become streams that
+ * Node shows. Returns what to call for each stream that does.
+ */
+export function limitInvalidHeads(session: ServerHttp2Session, clock: Clock): () => void {
+  let requests = 0;
+  let before = 0;
+  let invalid = 0;
+  const stop = clock.every(INVALID_CHECK_MS, () => {
+    const count = ((session.state.lastProcStreamID ?? 0) + 1) / 2 - requests;
+    invalid = Math.max(0, invalid + count - before - (INVALID_HEADS_PER_SECOND * INVALID_CHECK_MS) / 1_000);
+    before = count;
+    if (invalid >= MAX_INVALID_HEADS) session.close();
+  });
+  onceEvent(session, 'close', stop);
+  return () => {
+    requests++;
+  };
 }

@@ -13,7 +13,7 @@ import { HeaderFields, type RawHeaders } from '../../core/head.ts';
 import { onceEvent, onEvent, runNextTurn } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { TrackedResponse, Upload } from './connection-limiter.ts';
-import { CountedStream, RejectedStreams } from './http2-response.ts';
+import { CountedStream, limitInvalidHeads, RejectedStreams } from './http2-response.ts';
 import type { OnLimit, PortLimits } from './limits.ts';
 import { destroySoon } from './linger.ts';
 import { EVICTED_SHARE, type Holder, type MemoryPressure, pickVictims } from './memory-guard.ts';
@@ -59,9 +59,6 @@ const OF_MANY_CLIENTS = { streams: 1_024, invalid: MOST, resetBurst: MOST, reset
  */
 const REDUCED_CONCURRENT_STREAMS = 10;
 const FULL_CONNECTIONS = 32;
-/** Streams with an invalid head, which are no events: after so many, the session of a proxy ends without harm to others, before nghttp2 cuts it (10,000). */
-const MAX_UNSEEN = 512;
-const UNSEEN_CHECK_MS = 250;
 /** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
 const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
 const FLOOD_CHECK_MS = 100;
@@ -154,15 +151,10 @@ export class Http2Sessions {
       // The client may ignore GOAWAY and the end of our side.
       destroySoon(socket, this.#clock);
     });
-    let seen = 0;
-    if (client === undefined) {
-      const countUnseen = (): number => ((session.state.lastProcStreamID ?? 0) + 1) / 2 - seen;
-      const stop = this.#clock.every(UNSEEN_CHECK_MS, () => countUnseen() < MAX_UNSEEN || session.close());
-      onceEvent(session, 'close', stop);
-    }
+    const onRequest = client === undefined ? limitInvalidHeads(session, this.#clock) : undefined;
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
-      seen++;
+      onRequest?.();
       onceEvent(stream, 'close', () => idle.leave());
       const before = streams;
       if (streams === REDUCED_CONCURRENT_STREAMS) streams = this.#toStreams(client);
