@@ -171,18 +171,23 @@ describe.skipIf(NO_CGROUPS !== undefined)('a gate with TLS', { timeout: 240_000 
   );
 
   test.each([
-    [SMALLEST, 60],
-    [LARGER, 200],
-  ])(
-    'of %i MiB handles deliveries while a trusted proxy reads no replies to invalid heads on %i connections',
-    async (mebibytes, connections) => {
-      const running = await start(mebibytes, ['127.0.0.1']);
-      const heads = Buffer.concat(
-        Array.from({ length: INVALID_HEADS }, (_, index) =>
-          toFrame(FRAME.headers, FLAG.endHeaders + FLAG.endStream, 2 * index + 1, INVALID_HEAD),
-        ),
-      );
-      await Promise.all(Array.from({ length: connections }, () => hold(running.port, Buffer.alloc(0), { reads: false })));
+    [SMALLEST, 'a trusted proxy', 60, 1],
+    [LARGER, 'a trusted proxy', 200, 1],
+    [SMALLEST, 'eight clients', 240, 8],
+    [LARGER, 'sixteen clients', 480, 16],
+  ] as const)(
+    'of %i MiB handles deliveries while %s read no replies to invalid heads on %i connections',
+    async (mebibytes, _, connections, addresses) => {
+      const running = await start(mebibytes, addresses === 1 ? ['127.0.0.1'] : []);
+      const toHead = (id: number): Buffer => toFrame(FRAME.headers, FLAG.endHeaders + FLAG.endStream, id, INVALID_HEAD);
+      const heads = Buffer.concat(Array.from({ length: INVALID_HEADS }, (_, index) => toHead(2 * index + 1)));
+      for (let i = 0; i < connections; i += BATCH)
+        await Promise.all(
+          Array.from({ length: Math.min(BATCH, connections - i) }, (_, j) => {
+            const localAddress = addresses === 1 ? '127.0.0.1' : `127.0.0.${10 + ((i + j) % addresses)}`;
+            return hold(running.port, Buffer.alloc(0), { localAddress, reads: false });
+          }),
+        );
       for (const socket of sockets) socket.write(heads);
       await expectAvailable(running);
     },

@@ -59,6 +59,10 @@ const OF_MANY_CLIENTS = { streams: 1_024, invalid: MOST, resetBurst: MOST, reset
  */
 const REDUCED_CONCURRENT_STREAMS = 10;
 const FULL_CONNECTIONS = 32;
+/** The invalid frames that end such a session. */
+const MAX_INVALID_IF_REDUCED = 100;
+/** A session of a proxy has the streams of so many sessions of clients. */
+const CLIENTS_PER_PROXY = 10;
 /** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
 const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
 const FLOOD_CHECK_MS = 100;
@@ -139,7 +143,7 @@ export class Http2Sessions {
       },
       maxHeaderListPairs: maxHeaderFields * READ_LIMIT_FACTOR + PSEUDO_FIELDS,
       maxSessionMemory: memory,
-      maxSessionInvalidFrames: invalid,
+      maxSessionInvalidFrames: streams === REDUCED_CONCURRENT_STREAMS ? Math.min(invalid, MAX_INVALID_IF_REDUCED) : invalid,
       maxSessionRejectedStreams: invalid,
       streamResetBurst: resetBurst,
       streamResetRate: resetsPerSecond,
@@ -255,8 +259,10 @@ export class Http2Sessions {
     onceEvent(session, 'close', stop);
   }
 
+  /** Heads that are invalid, and their replies, take memory that Node does not count: the fewer may have many streams, the less of it there is. */
   #toStreams(client: string | undefined): number {
     const count = this.#counts.of(client ?? '');
+    if (this.#sessions.size >= CLIENTS_PER_PROXY * this.#maxProxySessions) return REDUCED_CONCURRENT_STREAMS;
     if (client === undefined) return (count > this.#maxProxySessions ? OF_ONE_CLIENT : OF_MANY_CLIENTS).streams;
     return this.#rejected.isSpent(client) || count > FULL_CONNECTIONS ? REDUCED_CONCURRENT_STREAMS : OF_ONE_CLIENT.streams;
   }
