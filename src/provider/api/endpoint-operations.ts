@@ -148,9 +148,9 @@ export const ENDPOINT_OPERATIONS = [
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
       // It is deleted in any case: what is not canceled is skipped later.
-      const cancel = () => cancelRemoved(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
-      for (const delay of UNTIL_ALL_KNOW_MS) parts.clock.after(delay, cancel);
-      await cancel();
+      const report = (thrown: unknown): void => parts.hooks.onError('deleteEndpoint', thrown);
+      for (const delay of UNTIL_ALL_KNOW_MS) parts.clock.after(delay, () => cancelRemoved(id, parts).catch(report));
+      await cancelWaiting(id, parts).catch(report);
       return { status: 204 };
     },
   }),
