@@ -74,8 +74,13 @@ const PROXY_SESSION_BYTES = 2 * 1_024 * 1_024;
 /** The share of the free memory for these sessions; others have fewer streams. */
 const PROXY_SESSIONS_SHARE = 1 / 8;
 
-function toMaxProxySessions({ limit = Number.POSITIVE_INFINITY, workers }: Pick<MemoryPressure, 'limit' | 'workers'>): number {
-  return Math.floor((toFreeBytes(limit, workers) * PROXY_SESSIONS_SHARE) / workers / PROXY_SESSION_BYTES);
+function toMaxProxySessions({
+  limit = Number.POSITIVE_INFINITY,
+  workers,
+  ports,
+}: Pick<MemoryPressure, 'limit' | 'workers' | 'ports'>): number {
+  const share = (toFreeBytes(limit, workers) * PROXY_SESSIONS_SHARE) / (workers * ports);
+  return Math.max(1, Math.floor(share / PROXY_SESSION_BYTES));
 }
 
 function toSharedPeers({ trustedProxies, proxyProtocol }: ListenSettings): string[] {
