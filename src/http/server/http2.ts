@@ -45,14 +45,15 @@ interface SessionLimits {
   readonly memory: number;
 }
 
-const MOST = 2 ** 32 - 1;
+/** The largest number that nghttp2 takes. */
+const UNLIMITED = 2 ** 32 - 1;
 /** As many streams as a browser needs. Those that a client opens before it has read this limit count as invalid. */
 const OF_ONE_CLIENT: SessionLimits = { streams: 100, invalid: 1_024, resetBurst: 200, resetsPerSecond: 20, memory: 10 };
 /**
  * A proxy passes on what its clients cancel or write wrongly, so one of them could end the requests of all others. As many streams as Envoy opens
  * before it has read the limit. The limit on a turn of the event loop applies to them, too.
  */
-const OF_MANY_CLIENTS = { streams: 1_024, invalid: MOST, resetBurst: MOST, resetsPerSecond: MOST, memory: 100 };
+const OF_MANY_CLIENTS = { streams: 1_024, invalid: UNLIMITED, resetBurst: UNLIMITED, resetsPerSecond: UNLIMITED, memory: 100 };
 /**
  * For new connections of a client that has used up its budget of rejected streams: it could open one after the other. Also for those that it
  * has beyond `FULL_CONNECTIONS`: the event loop handles what has arrived on all of them before it serves others.
@@ -259,7 +260,7 @@ export class Http2Sessions {
     onceEvent(session, 'close', stop);
   }
 
-  /** Heads that are invalid, and their replies, take memory that Node does not count: the fewer may have many streams, the less of it there is. */
+  /** The streams of one more session. Invalid heads and their replies take memory that Node does not show, so few sessions of a small container have many. */
   #toStreams(client: string | undefined): number {
     const count = this.#counts.of(client ?? '');
     if (this.#sessions.size >= CLIENTS_PER_PROXY * this.#maxProxySessions) return REDUCED_CONCURRENT_STREAMS;

@@ -157,7 +157,7 @@ export class Transport {
   }
 
   #agentFor(ca: string | undefined, create: () => Agent): Agent {
-    if (this.#agent?.ca === ca && this.#agent !== undefined) return this.#agent.agent;
+    if (this.#agent !== undefined && this.#agent.ca === ca) return this.#agent.agent;
     this.#closeAgent();
     const agent = create();
     this.#agent = { agent, ca };
