@@ -226,7 +226,7 @@ export function findOversize(
   return found;
 }
 
-/** Events and deliveries of an inbox that there is no memory to store, or to send with the role `deliver`, beside the process, up to where large bodies are rejected. */
+/** Events and deliveries of an inbox that are too large for the memory beside the process, up to where large bodies are rejected: to store, or with the role `deliver` to send. */
 function findTooLarge({ provider, routes, limits, workers }: Config, limit: number): Problem[] {
   if (provider === undefined) return [];
   const room = toFreeBytes(limit * limits.memoryShed, workers);

@@ -1,7 +1,7 @@
 /** The state in the address, so that a view can be bookmarked, shared and left with the back button. */
 import { useEffect, useState } from 'preact/hooks';
 
-/** False while the gate renders the page: there is no address, no screen and no storage, and no effect runs. */
+/** False while the gate renders the page, which has neither an address nor a screen nor storage, and runs without effects. */
 export const isBrowser = typeof document !== 'undefined';
 
 /** Parts of the query; null and '' remove one. */

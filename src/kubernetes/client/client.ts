@@ -156,7 +156,7 @@ export class KubeClient {
     try {
       return this.#access.kind === 'kubectl' ? undefined : await this.#access.token();
     } catch (thrown) {
-      throw new KubeError(0, 'NoCredentials', thrown instanceof Error ? thrown.message : 'there is no token');
+      throw new KubeError(0, 'NoCredentials', thrown instanceof Error ? thrown.message : 'the token cannot be read');
     }
   }
 

@@ -132,7 +132,7 @@ function readOutput(child: Child, { clock, io }: KubectlOptions, timeout: Millis
 function toStartFailure(code: string | undefined): string {
   const advice = 'install kubectl, or run this command in the cluster, in a pod with a service account';
   return code === 'ENOENT'
-    ? `there is no kubectl in PATH: ${advice}`
+    ? `kubectl is not in PATH: ${advice}`
     : `kubectl cannot be started (${code ?? 'unknown reason'}): ${advice}`;
 }
 

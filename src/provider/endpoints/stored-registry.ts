@@ -192,7 +192,7 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. Throws if endpoints are missing. */
   route(event: RoutedEvent): readonly Target[] {
-    if (this.#isIncomplete) throw new SidegateError('system', 'queue_unavailable', 'there is no memory for all endpoints');
+    if (this.#isIncomplete) throw new SidegateError('system', 'queue_unavailable', 'the endpoints do not fit into memory');
     return this.#index.route(event);
   }
 

@@ -24,7 +24,7 @@ function writeProgram(text: string, mode = 0o755): void {
 
 test('says what to do without kubectl', async () => {
   await expect(connect({})).rejects.toThrow(
-    'there is no kubectl in PATH: install kubectl, or run this command in the cluster, in a pod with a service account',
+    'kubectl is not in PATH: install kubectl, or run this command in the cluster, in a pod with a service account',
   );
   writeProgram('', 0o644);
   await expect(connect({})).rejects.toThrow(/^kubectl cannot be started \(EACCES\): install kubectl, or/);
@@ -34,7 +34,7 @@ test('uses the service account in a pod, unless a kubeconfig is chosen', async (
   const pod = { KUBERNETES_SERVICE_HOST: '192.0.2.1', KUBERNETES_SERVICE_PORT: '443/x' };
   await expect(connect({}, pod)).rejects.toThrow(/do not form a valid address/);
   await expect(connect({}, { ...pod, KUBECONFIG: '', HOME: undefined })).rejects.toThrow(/do not form a valid address/);
-  const kubectl = /there is no kubectl in PATH/;
+  const kubectl = /kubectl is not in PATH/;
   await expect(connect({ kubeconfig: 'a' }, pod)).rejects.toThrow(kubectl);
   await expect(connect({ context: 'a' }, pod)).rejects.toThrow(kubectl);
   await expect(connect({}, { ...pod, KUBECONFIG: 'a' })).rejects.toThrow(kubectl);
