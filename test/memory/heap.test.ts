@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { ResponseHeaderPolicy } from '../../src/gateway/upstream/headers.ts';
+import { createVerifier } from '../../src/library/verifier.ts';
 import { EndpointIndex } from '../../src/provider/endpoints/endpoint-index.ts';
 import { ExpiringMap } from '../../src/state/memory.ts';
 import { StoredBodies } from '../../src/telemetry/journal/stored-bodies.ts';
@@ -13,6 +14,25 @@ import { anEndpoint } from '../support/provider/endpoint.ts';
 const MIB = 1_048_576;
 const [HOUR_MS, DAY_MS] = [3_600_000, 86_400_000];
 const PUTS = 400_000;
+
+test('the library gathers a body in chunks of one byte in little more than its size', async () => {
+  const verifier = createVerifier({ scheme: 'github', secrets: ['It is a secret to everybody'] });
+  await verifier.ready();
+  let left = MIB;
+  let [before, grown] = [0, Number.NaN];
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (left === MIB) before = measureHeap();
+      if (left === 1) grown = measureHeap() - before;
+      if (left-- === 0) controller.close();
+      else controller.enqueue(Uint8Array.of(0x61));
+    },
+  });
+  const headers = { 'Content-Type': 'application/json', 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` };
+  const request = new Request('https://hooks.example.com/in', { method: 'POST', headers, body, duplex: 'half' });
+  expect(await verifier.verify(request)).toMatchObject({ code: 'signature_mismatch' });
+  expect(grown).toBeLessThan(8 * MIB);
+});
 
 test('the process needs no more memory than the stored bodies count for', async () => {
   for (const size of [0, 10, 500, 8_192, 65_536]) {
