@@ -1,8 +1,9 @@
 /** Handles each event once, with the dedup gate and a store of the app. Loaded only for a verifier with a store. */
+import { hash } from 'node:crypto';
 import { DEFAULT_RETENTION_MS, isUntimed, repeatsBytes, toMinRetention } from '../config/schema/retention.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
-import { LEASE_MARGIN_MS } from '../core/event.ts';
+import { LEASE_MARGIN_MS, type VerifiedEvent } from '../core/event.ts';
 import { type ClaimSettlement, ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
@@ -10,7 +11,7 @@ import { type SeenIds, StoreUnavailable } from '../state/seen-ids.ts';
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';
-import type { DedupSettings, Duration, EventStore } from './types.ts';
+import type { DedupSettings, Duration, EventStore, SecretOptions } from './types.ts';
 
 const DEFAULT_LEASE_MS: Milliseconds = 60_000;
 const DEFAULT_MAX_WAIT_MS: Milliseconds = 4_000;
@@ -27,11 +28,15 @@ export interface Claims {
   settle(settle: () => void): Promise<void>;
 }
 
+/** A secret with its name, given or not. */
+export type NamedSecret = SecretOptions & { readonly name: string };
+
 /** The scheme to verify, and the reporters of wrong settings. */
 interface ClaimsContext {
   readonly description: SchemeDescription;
   /** Undefined if no timestamp is signed. */
   readonly tolerance: Tolerance | undefined;
+  readonly secrets: readonly NamedSecret[];
   read(value: Duration, setting: string): Milliseconds;
   warn(text: string): void;
   fail(text: string): never;
@@ -40,8 +45,8 @@ interface ClaimsContext {
 }
 
 /** Builds the gate. */
-export function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Claims {
-  const { description, warn, onError } = context;
+export async function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Promise<Claims> {
+  const { description, secrets, warn, onError } = context;
   const { name } = description;
   const settings: DedupSettings = 'store' in given ? given : { store: given };
   const times = readTimes(settings, context);
@@ -57,32 +62,38 @@ export function createClaims(given: EventStore | DedupSettings, context: ClaimsC
     done.catch(() => undefined);
     settled.push(done);
   };
-  const gate = createDedupGate(
-    {
-      route: settings.namespace ?? name,
-      ...times,
-      inProgress: settings.inProgress ?? 'wait',
-      onStoreError: 'refuse',
-      unsignedId: settings.unsignedId ?? 'check',
-      repeatsBytes: description.repeatsBytes === true,
-      maxKinds: DEFAULT_MAX_KINDS,
-    },
-    {
-      store,
-      settlements: { settle },
-      clock: systemClock,
-      waiters: new ClaimWaiters(
-        MAX_WAITING,
-        () => undefined,
-        () => undefined,
+  const options = {
+    ...times,
+    inProgress: settings.inProgress ?? 'wait',
+    onStoreError: 'refuse',
+    unsignedId: settings.unsignedId ?? 'check',
+    repeatsBytes: description.repeatsBytes === true,
+    maxKinds: DEFAULT_MAX_KINDS,
+  } as const;
+  const parts = {
+    store,
+    settlements: { settle },
+    clock: systemClock,
+    waiters: new ClaimWaiters(
+      MAX_WAITING,
+      () => undefined,
+      () => undefined,
+    ),
+    onEvent: () => undefined,
+    onDuration: () => undefined,
+  };
+  // Verifiers of one scheme may share a store, and senders choose their IDs: an ID under one secret says nothing of one under another.
+  const namespaces = await compute(
+    () =>
+      new Map(
+        secrets.map(({ name: key, secret }) => [key, `${name}:${hash('sha256', `namespace:${secret.trimEnd()}`, 'base64url')}`]),
       ),
-      onEvent: () => undefined,
-      onDuration: () => undefined,
-    },
   );
+  const toGate = ({ keyName }: VerifiedEvent): ClaimGate =>
+    createDedupGate({ ...options, route: settings.namespace ?? namespaces.get(keyName) ?? name }, parts);
   return {
     // All that is hashed for a claim comes before the store is asked.
-    gate: { claim: (event, head) => compute(() => gate.claim(event, head)) },
+    gate: { claim: (event, head) => compute(() => toGate(event).claim(event, head)) },
     async settle(run) {
       settled.length = 0;
       run();

@@ -19,7 +19,7 @@ import { type SchemeDescription, type Tolerance, withReceiverId } from '../verif
 import { KeyRing } from '../verify/schemes/keys.ts';
 import { findAmbiguity, toPieceTitle } from '../verify/schemes/layout.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
-import type { Claims } from './claims.ts';
+import type { Claims, NamedSecret } from './claims.ts';
 import { compute } from './compute.ts';
 import { toHead } from './request.ts';
 import type {
@@ -27,7 +27,6 @@ import type {
   EventStore,
   RawRequest,
   RejectedDelivery,
-  SecretOptions,
   VerifiedDelivery,
   Verifier,
   VerifierOptions,
@@ -205,16 +204,22 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   const warn = (warning: string): void => {
     warnings.push(warning);
   };
+  const named = options.secrets.map((each, at) => {
+    const given = typeof each === 'object' ? each : { secret: each };
+    return { ...given, name: given.name ?? `secret-${at + 1}` };
+  });
   const { scheme, ring } = await compute(() => {
     const compiled = compileScheme(description);
-    return { scheme: compiled, ring: createRing(compiled, options, warn) };
+    return { scheme: compiled, ring: createRing(compiled, named, options, warn) };
   });
   const handshake = await prepareHandshake(scheme, options, warn);
   const { dedup } = options;
   const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance);
   const reports = { read: toTime, warn, fail, onError: (thrown: unknown) => options.onStoreError?.(thrown) };
   const claims =
-    dedup === undefined ? undefined : (await import('./claims.ts')).createClaims(dedup, { description, tolerance, ...reports });
+    dedup === undefined
+      ? undefined
+      : await (await import('./claims.ts')).createClaims(dedup, { description, tolerance, secrets: named, ...reports });
   const appMethods = toSenderMethods(description) ?? ['POST'];
   const gates = buildGates({ scheme, ring, handshake, tolerance, methods: appMethods }, options);
   const webhook = gates.webhook && { ...gates.webhook, claims: claims === undefined ? [] : [claims.gate] };
@@ -269,11 +274,12 @@ function checkDescription(description: SchemeDescription, { scheme, publicUrl }:
 
 function createRing(
   scheme: Scheme,
-  { secrets, urlCredentials, handshake }: VerifierOptions,
+  secrets: readonly NamedSecret[],
+  { urlCredentials, handshake }: VerifierOptions,
   warn: (text: string) => void,
 ): KeyRing {
   if (secrets.length === 0) throw new VerifierError('secrets: the list is empty, so no delivery could be verified');
-  const keys = secrets.map((each, at) => parseSecret(scheme, typeof each === 'object' ? each : { secret: each }, at, warn));
+  const keys = secrets.map((each, at) => parseSecret(scheme, each, at, warn));
   const token = typeof handshake === 'object' ? handshake.verifyToken : undefined;
   const readOptional = (text: string | undefined, setting: string): Secret | undefined =>
     text === undefined ? undefined : readSecret(text, setting, warn);
@@ -296,7 +302,7 @@ function readSecret(text: unknown, setting: string, warn: (text: string) => void
 
 function parseSecret(
   scheme: Scheme,
-  { secret, name, encoding, notAfter }: SecretOptions,
+  { secret, name, encoding, notAfter }: NamedSecret,
   at: number,
   warn: (text: string) => void,
 ): VerifyKey {
@@ -305,7 +311,7 @@ function parseSecret(
     throw new VerifierError(
       `secrets[${at}]: the library does not parse certificates; extract the public key: openssl x509 -pubkey -noout`,
     );
-  const parsed = scheme.parseKey(name ?? `secret-${at + 1}`, read, encoding, notAfter);
+  const parsed = scheme.parseKey(name, read, encoding, notAfter);
   if ('problem' in parsed) throw new VerifierError(`secrets[${at}]: ${parsed.problem}; ${parsed.hint}`);
   if (parsed.warning !== undefined) warn(`secrets[${at}]: ${parsed.warning}`);
   return parsed.key;

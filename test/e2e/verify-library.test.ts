@@ -44,9 +44,9 @@ describe('the bundle', () => {
     expect(imports.filter((name) => !files().includes(name))).toEqual([]);
   });
 
-  test('has no file above 60 KiB; a verifier loads 105 KiB, and 34 KiB for the presets', () => {
+  test('has no file above 60 KiB; a verifier loads 106 KiB, and 34 KiB for the presets', () => {
     for (const file of files()) expect(sizeOf([file]), file).toBeLessThanOrEqual(60 * KIB);
-    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(105 * KIB);
+    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(106 * KIB);
     expect(sizeOf(files())).toBeLessThanOrEqual(163 * KIB);
     expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(61 * KIB);
   });

@@ -188,6 +188,26 @@ describe.each([
     expect([pulled, isCanceled]).toEqual([16 * 65_536, true]);
   });
 
+  test('reads a body in chunks of one byte, and of any other size', async () => {
+    const body = JSON.stringify({ text: 'a'.repeat(100_000) });
+    const { headers } = sign({ body });
+    for (const size of [1, 999, 16_384, 16_385, 70_000]) {
+      const bytes = Buffer.from(body);
+      const stream = new ReadableStream<Uint8Array>({
+        pull(controller) {
+          const at = bytes.length - rest.length;
+          if (rest.length > 0) controller.enqueue(Uint8Array.from(bytes.subarray(at, at + size)));
+          else controller.close();
+          rest = rest.subarray(size);
+        },
+      });
+      let rest = bytes.subarray(0);
+      const request = new Request('https://hooks.example.com/in', { method: 'POST', headers, body: stream, duplex: 'half' });
+      const result = await create().verify(request);
+      expect([size, result.ok && result.text() === body]).toEqual([size, true]);
+    }
+  });
+
   test('rejects a large body by its declared length, and one in memory, unread', async () => {
     expect(await judge({ ...sign(), body: new Uint8Array(1_048_577) })).toBe('413 body_too_large');
     const body = `{"text":"${'x'.repeat(1_048_500)}"}`;
@@ -316,6 +336,25 @@ describe.each([
       expect(result).toMatchObject({ ok: false, status: 200, code: 'duplicate', reason: 'id_reused' });
     });
 
+    test('keeps the events of several tenants apart, in one store, unless they have one namespace', async () => {
+      const store = library().memoryStore();
+      const handled: string[] = [];
+      const deliver = async (
+        secret: string,
+        dedup: NonNullable<VerifierOptions['dedup']>,
+        secrets = [secret],
+      ): Promise<number> => {
+        const response = await open({ secrets, dedup }).handle(sign({ secret }), () => void handled.push(secret));
+        return response.status;
+      };
+      for (const secret of [SECRET, OLD_SECRET, SECRET]) await deliver(secret, store);
+      expect(handled).toEqual([SECRET, OLD_SECRET]);
+      // The same secret in another place of the list.
+      await deliver(SECRET, store, [OLD_SECRET, SECRET]);
+      for (const secret of [SECRET, OLD_SECRET]) await deliver(secret, { store, namespace: 'billing' });
+      expect(handled).toEqual([SECRET, OLD_SECRET, SECRET]);
+    });
+
     test('claims nothing for a request that no secret verifies', async () => {
       const claimed: string[] = [];
       const inner = library().memoryStore();
@@ -330,7 +369,7 @@ describe.each([
       await open({ dedup: store }).verify(sign({ secret: OLD_SECRET }));
       expect(claimed).toEqual([]);
       await open({ dedup: store }).verify(sign());
-      expect(claimed).toEqual(['standard-webhooks:i:msg_1']);
+      expect(claimed).toEqual([expect.stringMatching(/^standard-webhooks:[\w-]{43}:i:msg_1$/)]);
     });
 
     test('responds with 503 while the store is down, and reports an outcome that it did not record', async () => {
