@@ -160,6 +160,49 @@ test('other clients are served during a flood', async () => {
   expect(await countHits()).toBeGreaterThan(64);
 });
 
+describe('chunks of five bytes that arrive on many connections at once', () => {
+  /** A body that Node reads at once. */
+  const body = `${'5\r\nabcde\r\n'.repeat(6_000)}0\r\n\r\n`;
+  /** Sends each body on its connection at the same moment; resolves with the statuses. */
+  const uploadAtOnce = async (...bodies: readonly string[]): Promise<(number | undefined)[]> => {
+    const sockets = await Promise.all(
+      bodies.map(async () => {
+        const socket = connect(gate.port, '127.0.0.1').on('error', () => undefined);
+        await new Promise((resolve) => socket.once('connect', resolve));
+        return socket;
+      }),
+    );
+    // Node accepts one connection in a turn.
+    await until(async () => (await gate.metric('sidegate_connections')) === bodies.length);
+    return Promise.all(
+      sockets.map(async (socket, i) => {
+        let text = '';
+        socket.on('data', (chunk) => {
+          text += String(chunk);
+        });
+        socket.write(toHead('/x', { Connection: 'close' }) + bodies[i]);
+        await new Promise((resolve) => socket.once('close', resolve));
+        return toStatuses(text)[0];
+      }),
+    );
+  };
+
+  test('end most of these connections, and none that has few', async () => {
+    await start();
+    const statuses = await uploadAtOnce(...Array(20).fill(`${CHUNK.repeat(16)}0\r\n\r\n`), ...Array(60).fill(body));
+    expect(new Set(statuses.slice(0, 20))).toEqual(new Set([200]));
+    const ended = statuses.filter((status) => status === 400).length;
+    expect(ended).toBeGreaterThan(40);
+    expect(await countHits()).toBe(ended);
+  });
+
+  test('pass on four', async () => {
+    await start();
+    expect(await uploadAtOnce(...Array(4).fill(body))).toEqual([200, 200, 200, 200]);
+    expect(app.received.map(({ body }) => body.length)).toEqual([30_000, 30_000, 30_000, 30_000]);
+  });
+});
+
 describe('the bodies of common clients pass', () => {
   test.each([
     ['100,000 short lines', '12345678\n', 100_000],

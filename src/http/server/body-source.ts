@@ -13,6 +13,8 @@ const MIN_PIECE = 1_024;
 const MAX_JOINED = 16 * 1_024;
 /** After so many in a turn of the event loop, the connection waits for its turn: otherwise Node reads up to 2 MiB of it, and takes 1.5 µs for each chunk. */
 const MAX_JOINED_IN_TURN = 64;
+/** The small chunks of all bodies in a turn: Node reads 64 KiB of each connection in it, which can hold 10,900. */
+const MAX_CHUNKS_OF_TURN = 32_768;
 /** The mean size of chunks may not be smaller, in bytes, except for `FREE_CHUNKS` of each body, and `BURST_CHUNKS` of each connection. */
 const MIN_MEAN_CHUNK = 4;
 const FREE_CHUNKS = 16;
@@ -181,23 +183,39 @@ class ChunkBudget {
   }
 }
 
+/** Small chunks of this turn of the event loop, on all connections. */
+const turn = { chunks: 0 };
+
+/** Returns false for a small chunk of a turn that has too many. */
+function takeOfTurn(): boolean {
+  if (turn.chunks === 0)
+    runNextTurn(() => {
+      turn.chunks = 0;
+    });
+  return ++turn.chunks <= MAX_CHUNKS_OF_TURN;
+}
+
 function findBudget(owner: object, clock: ChunkLimit['clock']): ChunkBudget {
   const budget = budgets.get(owner) ?? new ChunkBudget(clock);
   budgets.set(owner, budget);
   return budget;
 }
 
-/** Counts the chunks of one body for its owner. Returns what to call for each; it returns false once there are too many. */
-function countChunks({ clock, owner, onExceeded }: ChunkLimit): (bytes: number) => boolean {
+/** Counts a chunk of a body, after `inTurn` small ones of the body in this turn. Returns false once there are too many. */
+type CountChunk = (bytes: number, inTurn: number) => boolean;
+
+/** Counts the chunks of one body for its owner. In a turn with too many, only bodies with many small ones end: others have not caused it. */
+function countChunks({ clock, owner, onExceeded }: ChunkLimit): CountChunk {
   let free = FREE_CHUNKS;
   let budget: ChunkBudget | undefined;
-  return (bytes) => {
-    if (free > 0) {
+  return (bytes, inTurn) => {
+    const fitsTurn = bytes >= MIN_PIECE || takeOfTurn() || inTurn < MAX_JOINED_IN_TURN;
+    if (fitsTurn && free > 0) {
       free--;
       return true;
     }
     budget ??= findBudget(owner, clock);
-    if (budget.take(bytes)) return true;
+    if (fitsTurn && budget.take(bytes)) return true;
     onExceeded();
     return false;
   };
@@ -208,7 +226,7 @@ function countChunks({ clock, owner, onExceeded }: ChunkLimit): (bytes: number) 
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
  * `count`: called with the size of each chunk; after it has returned false, the rest is dropped.
  */
-export function joinSmallChunks(stream: Readable, count: (bytes: number) => boolean = () => true): void {
+export function joinSmallChunks(stream: Readable, count: CountChunk = () => true): void {
   const push = stream.push.bind(stream);
   let joined = new GrowingBuffer();
   let isScheduled = false;
@@ -231,7 +249,7 @@ export function joinSmallChunks(stream: Readable, count: (bytes: number) => bool
     runNextTurn(() => (inTurn < MAX_JOINED_IN_TURN ? flushNow() : waitForTurn(flushNow)));
   };
   const pushJoined = (chunk: Buffer | null): boolean => {
-    isCut ||= chunk !== null && !count(chunk.length);
+    isCut ||= chunk !== null && !count(chunk.length, inTurn);
     if (isCut) return true;
     if (chunk === null || chunk.length >= MIN_PIECE) {
       flush();
