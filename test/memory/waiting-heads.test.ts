@@ -1,4 +1,5 @@
-/** Bytes behind the head of a request that waits for a password check or the app, under the memory limit of the smallest container. */
+/** Heads, and the bytes behind them, under the memory limit of the smallest container. */
+import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -63,3 +64,47 @@ describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, bytes right be
     expect({ alive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ alive: true, oomKills: 0 });
   });
 });
+
+/** As large as a head may be, with many fields. */
+const FIELDS = Array.from({ length: 98 }, (_, i) => `X-${i}: ${'v'.repeat(150)}`);
+
+describe.skipIf(NO_CGROUPS !== undefined)(
+  `with ${MEBIBYTES} MiB, large heads that arrive at once on all connections of all ports`,
+  () => {
+    /** Opens as many connections as may be, and writes to all of them at once. */
+    async function floodHeads(ports: readonly number[], head: string): Promise<void> {
+      const sockets = await Promise.all(
+        ports.flatMap((port) =>
+          Array.from({ length: CONNECTIONS.connections }, async (_, i) => {
+            const socket = connect({ port, host: '127.0.0.1', localAddress: `127.0.0.${2 + (i % CONNECTIONS.addresses)}` });
+            await new Promise((resolve) => socket.on('error', resolve).once('connect', resolve));
+            return socket.resume();
+          }),
+        ),
+      );
+      // Node accepts one connection in a turn.
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      for (const socket of sockets) socket.write(head);
+      await new Promise((resolve) => setTimeout(resolve, 3_000));
+      for (const socket of sockets) socket.destroy();
+    }
+
+    test.each([
+      ['unfinished', ''],
+      ['complete', '\r\n\r\n'],
+    ])('%s', async (_name, end) => {
+      const proxy = { address: '127.0.0.1:0', requireTls: false, basic, allow: ['a:443'] };
+      const sections = { routes: [toRoute(app.port)], proxy, authz: { address: '127.0.0.1:0' } };
+      const gate = await startGateInCgroup(MEBIBYTES, sections, { users: makeEntry(PROXY_USER, PROXY_PASSWORD) });
+      try {
+        const listening = gate.log().find(({ msg }) => msg === 'listening') ?? {};
+        const ports = ['port', 'proxyPort', 'authzPort'].map((key) => Number(listening[key]));
+        await floodHeads(ports, `${['GET / HTTP/1.1', 'Host: a', ...FIELDS].join('\r\n')}${end}`);
+        await expect.poll(() => sendDelivery(gate.port, makeDelivery()), { timeout: 30_000 }).toBe(200);
+        expect({ alive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ alive: true, oomKills: 0 });
+      } finally {
+        await gate.stop();
+      }
+    });
+  },
+);

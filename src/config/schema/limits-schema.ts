@@ -33,7 +33,7 @@ export const limits = z
     maxConnections: count
       .default(1_024)
       .describe(
-        'Maximum number of open connections on each port except the admin port. A further one replaces an idle one; if there is none, it is closed.',
+        'Maximum number of open connections on each port except the admin port, if a head for each fits into the memory. A further one replaces an idle one; if there is none, it is closed.',
       ),
     maxConnectionsPerClient: count
       .default(512)

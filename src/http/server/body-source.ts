@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/head.ts';
 import { GrowingBuffer } from '../../core/reading.ts';
-import { onEvent, runNextTurn, waitForTurn } from '../../core/safe-events.ts';
+import { onEvent, runNextTurn, SumOfTurn, waitForTurn } from '../../core/safe-events.ts';
 
 /** In bytes; larger chunks are passed on unchanged. */
 const MIN_PIECE = 1_024;
@@ -183,17 +183,8 @@ class ChunkBudget {
   }
 }
 
-/** Small chunks of this turn of the event loop, on all connections. */
-const turn = { chunks: 0 };
-
-/** Returns false for a small chunk of a turn that has too many. */
-function takeOfTurn(): boolean {
-  if (turn.chunks === 0)
-    runNextTurn(() => {
-      turn.chunks = 0;
-    });
-  return ++turn.chunks <= MAX_CHUNKS_OF_TURN;
-}
+/** On all connections. */
+const smallChunks = new SumOfTurn();
 
 function findBudget(owner: object, clock: ChunkLimit['clock']): ChunkBudget {
   const budget = budgets.get(owner) ?? new ChunkBudget(clock);
@@ -209,7 +200,7 @@ function countChunks({ clock, owner, onExceeded }: ChunkLimit): CountChunk {
   let free = FREE_CHUNKS;
   let budget: ChunkBudget | undefined;
   return (bytes, inTurn) => {
-    const fitsTurn = bytes >= MIN_PIECE || takeOfTurn() || inTurn < MAX_JOINED_IN_TURN;
+    const fitsTurn = bytes >= MIN_PIECE || smallChunks.add(1) <= MAX_CHUNKS_OF_TURN || inTurn < MAX_JOINED_IN_TURN;
     if (fitsTurn && free > 0) {
       free--;
       return true;

@@ -25,7 +25,7 @@ import {
   type PortLimits,
   TLS_CONNECTION_BYTES,
 } from './limits.ts';
-import { toFreeBytes } from './memory.ts';
+import { readHeapLimit, toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import type { IncomingBody } from './request-body.ts';
 import { interceptConnections } from './strict-server.ts';
@@ -34,7 +34,13 @@ import type { TlsContexts } from './tls.ts';
 /** The limits of a port for each client, and for all. */
 export type ClientLimits = Pick<
   PortLimits,
-  'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
+  | 'maxHeaderBytes'
+  | 'maxConnections'
+  | 'maxConnectionsPerClient'
+  | 'maxRequestsPerClient'
+  | 'maxUpgraded'
+  | 'maxUpgradedPerClient'
+  | 'sendTimeout'
 >;
 
 const SWEEP_INTERVAL_MS = 1_000;
@@ -59,6 +65,23 @@ interface ClientShareLimits {
 interface Counts {
   requests: number;
   upgraded: number;
+}
+
+/** The share of the heap that the heads of all connections may fill together: Node builds all that arrive in a turn, and shows a head only once it is complete. */
+const HEADS_SHARE = 1 / 4;
+/** A head takes so many times its size, with a string for each name and value. */
+const HEAD_COST = 2;
+/** So many connections a port may have in any container. */
+const MIN_CONNECTIONS = 64;
+
+/** The connections that a port may have, if a head arrives on each connection of all ports at once. `heapLimit`: in bytes. */
+export function toMaxConnections(
+  { maxConnections, maxHeaderBytes }: Pick<ClientLimits, 'maxConnections' | 'maxHeaderBytes'>,
+  ports: number,
+  heapLimit: number,
+): number {
+  const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * maxHeaderBytes * ports));
+  return Math.min(maxConnections, Math.max(MIN_CONNECTIONS, fitting));
 }
 
 /** The connections that each worker keeps on a port while memory is tight. All ports of all workers together keep as many as one would. */
@@ -131,9 +154,10 @@ export class PortClients {
       socket.destroy();
       this.#limiter.shed(0);
     });
+    const maxConnections = toMaxConnections(limits, memory.ports, readHeapLimit());
     this.#limiter = limitConnections(server, {
-      maxConnections: limits.maxConnections,
-      maxPerClient: limits.maxConnectionsPerClient,
+      maxConnections,
+      maxPerClient: Math.ceil((limits.maxConnectionsPerClient * maxConnections) / limits.maxConnections),
       toClient: ({ remoteAddress = '' }) => this.toClient(remoteAddress),
       onLimit,
       isTight: () => memory.isTight || memory.isHeapTight,

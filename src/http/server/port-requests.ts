@@ -7,11 +7,12 @@ import type { Duplex } from 'node:stream';
 import { toClientNetwork } from '../../core/ip-address.ts';
 import { freeChunk, GrowingBuffer, ReadPause } from '../../core/reading.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
-import { type AddedListener, offEvent, onceEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
+import { type AddedListener, offEvent, onceEvent, onEvent, SumOfTurn, takeListeners } from '../../core/safe-events.ts';
 import { Http1BodySource } from './body-source.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import type { BodyWatch, OnLimit, WaitingConnection } from './limits.ts';
 import { discardInput, lingerOnClose, MAX_DISCARDED } from './linger.ts';
+import { readHeapLimit } from './memory.ts';
 import { SMALL_BODY } from './memory-guard.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
@@ -62,6 +63,13 @@ const MAX_WAITING = 64;
 const WAITING_BYTES = 4 * 1024;
 /** For each name and each value, besides its characters. */
 const FIELD_BYTES = 64;
+
+/** In bytes with `FIELD_BYTES`: few requests have more. */
+const SMALL_HEAD = 8 * 1024;
+/** The share of the heap that larger heads may take which arrive in one turn of the event loop: each takes as much again for its request and response. */
+const TURN_SHARE = 1 / 16;
+/** On all ports. */
+const largeHeads = new SumOfTurn();
 
 /**
  * The requests of one port. RFC 9112 §9.3.2 lets a server handle pipelined requests in parallel only if all their methods are safe, so each
@@ -120,6 +128,7 @@ export class PortRequests {
     if (!socket.writable) return stopParsing(request);
     closeAfterIgnoredUpgrade(request, response);
     const headBytes = toHeadBytes(request.rawHeaders);
+    if (headBytes > SMALL_HEAD && largeHeads.add(headBytes) > readHeapLimit() * TURN_SHARE) return this.#drop(request);
     // As allocated memory, which makes the process measure itself. If the request waits, they also count as memory that it holds.
     bodies.onBytes(headBytes);
     const known = this.#queues.get(socket);
@@ -136,6 +145,14 @@ export class PortRequests {
     queue.bytes ??= this.#hold(socket, queue);
     onceEvent(before, 'close', () => this.#handleNext(socket, queue));
     return undefined;
+  }
+
+  /** Frees the head at once: otherwise it would be kept until the end of the turn. */
+  #drop(request: IncomingMessage): void {
+    this.#parts.onLimit('client_requests');
+    stopParsing(request);
+    request.rawHeaders.length = 0;
+    request.socket.destroy();
   }
 
   /** Tracks the request and creates its body. */

@@ -2,9 +2,21 @@ import { describe, expect, it, test } from 'vitest';
 import { KEPT_CLIENTS } from '../../../../src/core/collections.ts';
 import { IpRanges } from '../../../../src/core/ip-address.ts';
 import { TLS_CONNECTION_BYTES } from '../../../../src/http/server/limits.ts';
-import { ClientShares, toKeptConnections } from '../../../../src/http/server/port-clients.ts';
+import { ClientShares, toKeptConnections, toMaxConnections } from '../../../../src/http/server/port-clients.ts';
 
 const MIB = 1024 * 1024;
+
+test.each([
+  ['48 MiB of heap, one port', 48, 1, {}, 384],
+  ['48 MiB, three ports', 48, 3, {}, 128],
+  ['96 MiB, one port', 96, 1, {}, 768],
+  ['96 MiB and larger heads', 96, 1, { maxHeaderBytes: 65_536 }, 192],
+  ['little heap', 8, 3, {}, 64],
+  ['little heap, and a lower limit', 8, 3, { maxConnections: 10 }, 10],
+  ['enough heap', 2_048, 3, {}, 1_024],
+])('the heads of all connections of a port fit in the heap: %s', (_name, heap, ports, over, expected) => {
+  expect(toMaxConnections({ maxConnections: 1_024, maxHeaderBytes: 16_384, ...over }, ports, heap * MIB)).toBe(expected);
+});
 
 describe('the connections that a worker keeps while memory is tight', () => {
   test.each([
