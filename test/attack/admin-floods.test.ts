@@ -1,14 +1,21 @@
+import { createServer, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
-import { useApp } from '../support/fixtures.ts';
+import { useApp, useServer } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
 
 const app = useApp();
+const held: ServerResponse[] = [];
+let hangs = true;
+const hanging = useServer(createServer((_request, response) => void (hangs ? held.push(response) : response.end())));
 let gate: TestGate;
 
 beforeEach(async () => {
-  gate = await startGate({ routes: [toRoute(app.port)] });
+  hangs = true;
+  const url = `http://127.0.0.1:${hanging.port}/`;
+  const appProbes = ['livez', 'readyz'].map((kind) => ({ container: 'app', kind, url }));
+  gate = await startGate({ admin: { address: '127.0.0.1:0', appProbes }, routes: [toRoute(app.port)] });
 });
 afterEach(() => gate.stop());
 
@@ -27,18 +34,23 @@ test('a flood of pipelined scrapes closes its connections, and probes of another
   for (const text of await flood) expect(toStatuses(text).length).toBeLessThanOrEqual(65);
 });
 
-test('probes are answered while two other clients scrape without a break on all connections', async () => {
-  let isOver = false;
-  const scrape = async (from: string): Promise<void> => {
-    const sent = send(gate.adminPort, { method: 'GET', path: '/metrics', from });
+test.each([
+  ['scrape', ['/metrics']],
+  ['probe an app that hangs', ['/app-health/app/livez', '/app-health/app/readyz']],
+])('probes are answered while two other clients %s without a break on all connections', async (_, paths) => {
+  const flood = async (from: string, path: string): Promise<void> => {
+    const sent = send(gate.adminPort, { method: 'GET', path, from });
     await sent.catch(() => undefined);
-    if (!isOver) await scrape(from);
+    if (hangs) await flood(from, path);
   };
-  const scrapers = Array.from({ length: 64 }, (_, i) => scrape(`127.0.0.${3 + (i % 2)}`));
+  const floods = Array.from({ length: 64 }, (__, i) => flood(`127.0.0.${3 + (i % 2)}`, paths[(i >> 1) % paths.length] as string));
+  // 127.0.0.3: a kubelet in the network of the flood.
   for (let i = 0; i < 20; i++)
-    expect((await send(gate.adminPort, { method: 'GET', path: '/healthz', from: '127.0.0.2' })).status).toBe(200);
-  isOver = true;
-  await Promise.all(scrapers);
+    for (const from of ['127.0.0.2', '127.0.0.3'])
+      expect((await send(gate.adminPort, { method: 'GET', path: '/healthz', from })).status).toBe(200);
+  hangs = false;
+  for (const response of held.splice(0)) response.end();
+  await Promise.all(floods);
 });
 
 test('a connection can be used for any number of requests, one after another', async () => {

@@ -207,12 +207,53 @@ describe('a probe of the app', () => {
     const gate = await start(probes, clock);
     const held: ServerResponse[] = [];
     answer = (request, response) => (request.url === '/ready' ? response.end() : held.push(response));
-    const asked = Array.from({ length: 30 }, () => ask(gate));
+    const asked = Array.from({ length: 15 }, () => ask(gate));
     await until(() => held.length === 1);
     expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
     for (const response of held) response.end();
     expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(asked.map(() => 200));
     expect(held).toHaveLength(1);
+  });
+
+  describe('for which more callers wait than may', () => {
+    const askFrom = async (gate: TestGate, host: number, count: number): Promise<number[]> => {
+      const sent = Array.from({ length: count }, () =>
+        send(gate.adminPort, { method: 'GET', path: '/app-health/app/livez', from: `127.0.0.${host}` }),
+      );
+      return (await Promise.all(sent)).map(({ status }) => status).sort();
+    };
+    const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status);
+
+    test('rejects those of the client with most, and the kubelet waits', async () => {
+      const gate = await start([{ kind: 'livez', url: url() }], new FakeClock());
+      const held: ServerResponse[] = [];
+      answer = (_request, response) => void held.push(response);
+      const flood = askFrom(gate, 2, 20);
+      await until(() => held.length === 1);
+      const kubelet = askFrom(gate, 3, 1);
+      expect(await Promise.race([kubelet, askFrom(gate, 2, 1)])).toEqual([503]);
+      held[0]?.end();
+      expect(await kubelet).toEqual([200]);
+      expect(await flood).toEqual([...times(15, 200), ...times(5, 503)]);
+      expect(held).toHaveLength(1);
+    });
+
+    test('gives them the last result until it is two seconds old', async () => {
+      const clock = new FakeClock();
+      const gate = await start([{ kind: 'livez', url: url() }], clock);
+      expect(await askFrom(gate, 2, 1)).toEqual([200]);
+      const held: ServerResponse[] = [];
+      answer = (_request, response) => void held.push(response);
+      const flood = askFrom(gate, 2, 16);
+      await until(() => held.length === 1);
+      const recent = askFrom(gate, 2, 5);
+      await clock.advance(1_999);
+      expect(await recent).toEqual(times(5, 200));
+      await clock.advance(1);
+      expect(await askFrom(gate, 2, 5)).toEqual(times(5, 503));
+      held[0]?.writeHead(500).end();
+      expect(await flood).toEqual(times(16, 500));
+    });
   });
 
   test('sends a new request if the one in progress is a second old, so that a hanging one does not affect later callers', async () => {

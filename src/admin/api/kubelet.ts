@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { toClientNetwork } from '../../core/ip-address.ts';
 import { offEvent, onAbort, onceEvent, runDetached } from '../../core/safe-events.ts';
 import { requestOnce, toHost } from '../../http/client/request-once.ts';
 import { DialFailure, Opening, whenReady } from '../../http/dial/dial.ts';
@@ -22,17 +23,24 @@ interface AppProbe {
 
 /** Longer than the `timeoutSeconds` of any probe, which the kubelet enforces itself. */
 const PROBE_TIMEOUT_MS: Milliseconds = 60_000;
-/** Concurrent requests of one probe to the app, however many callers wait for them. */
-const MAX_CONCURRENT = 16;
+/**
+ * Callers of all probes that may wait, and so requests to the app: a connection whose request waits is not replaced, and the kubelet needs connections.
+ * It may be in the network of a flood, which has 32 connections; scrapes may wait on some of them.
+ */
+const MAX_WAITING = 16;
 /** A caller shares a request to the app that began less than this ago, because its result is still current. */
 const MAX_SHARED_AGE_MS: Milliseconds = 1_000;
+/** A caller that may not wait gets the last result, if its request to the app began less than this ago. */
+const MAX_RESULT_AGE_MS: Milliseconds = 2_000;
+const BUSY: AppProbeReply = { status: 503, line: 'too many callers wait for the app' };
 /** Responses with these statuses have no body (RFC 9110 §15.3.5, §15.3.6, §15.4.5). */
 const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** The endpoints are public, because the kubelet connects from the node and has no token. */
 export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clock): AdminEndpoint[] {
+  const waiting = new Set<Caller>();
   return probes.map(({ container, kind, url, headers }) => {
-    const shared = new SharedProbe({ url: new URL(url), headers, timeout: PROBE_TIMEOUT_MS }, clock);
+    const shared = new SharedProbe({ url: new URL(url), headers, timeout: PROBE_TIMEOUT_MS }, clock, waiting);
     return {
       path: `/app-health/${container}/${kind}`,
       method: 'GET',
@@ -42,60 +50,92 @@ export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clo
   });
 }
 
+/** A caller that waits for the app. */
+interface Caller {
+  readonly client: string;
+  readonly end: (reply?: AppProbeReply) => void;
+}
+
 interface PendingProbe {
   readonly startedAt: Milliseconds;
-  readonly reply: Promise<AppProbeReply>;
-  waiting: number;
-  abandon: () => void;
+  readonly callers: Set<Caller>;
+  readonly abandon: () => void;
 }
 
 /** Shares requests to the app between callers, so that a flood from one caller never delays the kubelet (which would restart the container). */
 class SharedProbe {
   readonly #request: AppProbeRequest;
   readonly #clock: Clock;
-  readonly #pending = new Set<PendingProbe>();
+  /** The callers of all probes. */
+  readonly #waiting: Set<Caller>;
   #latest: PendingProbe | undefined;
+  #last: { readonly reply: AppProbeReply; readonly startedAt: Milliseconds } | undefined;
 
-  constructor(request: AppProbeRequest, clock: Clock) {
+  constructor(request: AppProbeRequest, clock: Clock, waiting: Set<Caller>) {
     this.#request = request;
     this.#clock = clock;
+    this.#waiting = waiting;
   }
 
   /** Joins a request to the app, or starts one. */
   async send({ socket }: IncomingMessage): Promise<AppProbeReply> {
-    const joined = this.#findShared() ?? this.#start();
-    joined.waiting++;
-    const onClose = onceEvent(socket, 'close', () => {
-      joined.waiting--;
-      if (joined.waiting === 0) joined.abandon();
+    const client = toClientNetwork(socket.remoteAddress ?? '');
+    if (!makeRoom(this.#waiting, client)) return this.#toRecent();
+    const { callers, abandon } = this.#findShared() ?? this.#start();
+    return new Promise((resolve) => {
+      const end = (reply = this.#toRecent()): void => {
+        offEvent(socket, 'close', onClose);
+        callers.delete(caller);
+        this.#waiting.delete(caller);
+        resolve(reply);
+        if (callers.size === 0) abandon();
+      };
+      const onClose = onceEvent(socket, 'close', () => end());
+      const caller = { client, end };
+      callers.add(caller);
+      this.#waiting.add(caller);
     });
-    const reply = await joined.reply;
-    offEvent(socket, 'close', onClose);
-    return reply;
+  }
+
+  #toRecent(): AppProbeReply {
+    return this.#last !== undefined && this.#isWithin(MAX_RESULT_AGE_MS, this.#last) ? this.#last.reply : BUSY;
+  }
+
+  #isWithin(age: Milliseconds, { startedAt }: { readonly startedAt: Milliseconds }): boolean {
+    return this.#clock.monotonic() - startedAt < age;
   }
 
   #findShared(): PendingProbe | undefined {
     const latest = this.#latest;
-    if (latest === undefined || latest.waiting === 0) return undefined;
-    const isFresh = this.#clock.monotonic() - latest.startedAt < MAX_SHARED_AGE_MS;
-    return isFresh || this.#pending.size >= MAX_CONCURRENT ? latest : undefined;
+    return latest !== undefined && latest.callers.size > 0 && this.#isWithin(MAX_SHARED_AGE_MS, latest) ? latest : undefined;
   }
 
   #start(): PendingProbe {
     const abandoned = new AbortController();
-    const reply = probeApp(this.#request, this.#clock, abandoned.signal);
     const startedAt = this.#clock.monotonic();
-    const started: PendingProbe = { startedAt, reply, waiting: 0, abandon: () => abandoned.abort() };
-    this.#pending.add(started);
+    const callers = new Set<Caller>();
+    const started: PendingProbe = { startedAt, callers, abandon: () => abandoned.abort() };
     this.#latest = started;
     runDetached(
-      reply.then(() => {
-        this.#pending.delete(started);
+      probeApp(this.#request, this.#clock, abandoned.signal).then((reply) => {
         if (this.#latest === started) this.#latest = undefined;
+        if (callers.size > 0 && startedAt >= (this.#last?.startedAt ?? 0)) this.#last = { reply, startedAt };
+        for (const { end } of callers) end(reply);
       }),
     );
     return started;
   }
+}
+
+/** Whether another caller of this client may wait. If too many do, one of the client that has most gets its response instead. */
+function makeRoom(waiting: ReadonlySet<Caller>, client: string): boolean {
+  if (waiting.size < MAX_WAITING) return true;
+  const byClient = Map.groupBy(waiting, (each) => each.client);
+  const [most = []] = [...byClient.values()].sort((a, b) => b.length - a.length);
+  // Otherwise two clients would replace each other's callers in turns.
+  if ((byClient.get(client)?.length ?? 0) + 1 >= most.length) return false;
+  most[0]?.end();
+  return true;
 }
 
 function toResponse({ status, line }: AppProbeReply): AdminResponse {
