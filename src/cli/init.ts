@@ -10,7 +10,7 @@ import type { SchemeDescription } from '../verify/schemes/description.ts';
 import { checkFile } from './check.ts';
 import { readNamedSync, toScheme } from './input.ts';
 import type { Io } from './io.ts';
-import { isOfSender, type SenderSecret, toSenderRoute } from './sender-page.ts';
+import { isOfSender, PLACEHOLDERS, type SenderSecret, toSenderRoute } from './sender-page.ts';
 
 /** Options of the command; what is missing is asked on a terminal. */
 interface InitOptions {
@@ -61,8 +61,6 @@ const APPS: readonly {
 const DEFAULT_PORT = 3000;
 const SECRET_BYTES = 32;
 const OWNER_ONLY = 0o600;
-/** A route contains them where only its user knows the value. */
-const PLACEHOLDERS = ['VALUE', 'ID-OF-THE-WEBHOOK', 'https://hooks.example.com'];
 
 /** Exits like `check`. Writes nothing if one of the files exists. */
 export async function initFolder(folder: string, options: InitOptions, io: Io): Promise<number> {
@@ -81,7 +79,7 @@ export async function initFolder(folder: string, options: InitOptions, io: Io): 
   writeSecrets(folder, secrets, io);
   for (const { path: secret, holds } of secrets)
     if (holds !== undefined) io.stdout(`next: ${join(folder, secret)} must hold ${holds}\n`);
-  const placeholders = PLACEHOLDERS.filter((each) => text.includes(each));
+  const placeholders = [...PLACEHOLDERS].filter((each) => text.includes(each));
   if (placeholders.length > 0) io.stdout(`next: replace ${placeholders.join(' and ')} in ${join(folder, path)}\n`);
   const code = await checkFile(join(folder, path), { format: 'text', ...(isInPod && IN_A_POD) }, io);
   if (code === 0 && answers.deploy === 'none')

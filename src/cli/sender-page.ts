@@ -33,6 +33,8 @@ interface SenderNotes {
   readonly hasVerifyToken?: boolean;
   /** Settings of `webhook` that the example needs besides the scheme and the key. */
   readonly webhook?: object;
+  /** The same, with values to replace: each text is one. */
+  readonly example?: object;
   /** Unsigned parts that the preset does not mention. */
   readonly unsigned?: string;
   readonly problems?: readonly string[];
@@ -49,6 +51,16 @@ const NO_SECRET = /^none: (.*)$/;
 
 /** By the name of the preset. */
 export const SENDER_NOTES: Readonly<Record<string, SenderNotes>> = notes;
+
+const toTexts = (value: unknown): string[] => (typeof value === 'string' ? [value] : Object.values(value ?? {}).flatMap(toTexts));
+const [PUBLIC_URL, RECEIVER_ID, VALUE] = ['https://hooks.example.com', 'ID-OF-THE-WEBHOOK', 'VALUE'];
+/** A route contains them where only its user knows the value. */
+export const PLACEHOLDERS: ReadonlySet<string> = new Set([
+  PUBLIC_URL,
+  RECEIVER_ID,
+  VALUE,
+  ...Object.values(SENDER_NOTES).flatMap(({ example }) => toTexts(example)),
+]);
 
 const ALGORITHM_TITLES: Readonly<Record<Algorithm, string>> = {
   'hmac-sha1': 'HMAC-SHA1',
@@ -126,8 +138,11 @@ export function toSenderRoute(
   upstream?: string,
 ): SenderRoute {
   const { name, handshake, signature, certificate, jwksUrl } = preset;
-  const { hasVerifyToken = handshake !== undefined && HANDSHAKES[handshake].token === 'needed', webhook } =
-    SENDER_NOTES[name] ?? {};
+  const {
+    hasVerifyToken = handshake !== undefined && HANDSHAKES[handshake].token === 'needed',
+    webhook,
+    example,
+  } = SENDER_NOTES[name] ?? {};
   const hasKeys = signature !== undefined && certificate === undefined && jwksUrl === undefined;
   return {
     name,
@@ -135,10 +150,11 @@ export function toSenderRoute(
     upstream,
     webhook: {
       scheme: name,
-      ...(signsUrl(preset) && { publicUrl: 'https://hooks.example.com' }),
+      ...(signsUrl(preset) && { publicUrl: PUBLIC_URL }),
       ...toNeededSettings(preset),
       ...(hasKeys && { keys: [{ name: 'current', secret: toSource(isByKeyPair(preset) ? 'public-key' : 'secret') }] }),
       ...(hasVerifyToken && { handshake: { verifyToken: toSource('verify-token') } }),
+      ...example,
       ...webhook,
     },
   };
@@ -148,7 +164,7 @@ export function toSenderRoute(
 export function toNeededSettings(description: SchemeDescription): object {
   const { signed, jwt } = description;
   return {
-    ...(signed.includes('receiverId') && { receiverId: 'ID-OF-THE-WEBHOOK' }),
+    ...(signed.includes('receiverId') && { receiverId: RECEIVER_ID }),
     ...(signed.includes('crc32') && { allowWeakDigest: true }),
     ...(jwt !== undefined && toAcceptedTokens(jwt)),
     ...(repeatsBytes({ description }) && { dedup: 'off' }),
@@ -157,12 +173,12 @@ export function toNeededSettings(description: SchemeDescription): object {
 
 /** Which tokens a route accepts. */
 function toAcceptedTokens({ mustSet = [], claims = {} }: JwtDescription): object {
-  const needed = mustSet.filter((each) => each !== 'audience').map((path) => [path, ['VALUE']]);
+  const needed = mustSet.filter((each) => each !== 'audience').map((path) => [path, [VALUE]]);
   const accepted = { ...claims, ...Object.fromEntries(needed) };
   const hasClaims = Object.keys(accepted).length > 0;
   const hasAudience = mustSet.includes('audience');
   if (!hasClaims && !hasAudience) return {};
-  return { jwt: { ...(hasAudience && { audience: ['VALUE'] }), ...(hasClaims && { claims: accepted }) } };
+  return { jwt: { ...(hasAudience && { audience: [VALUE] }), ...(hasClaims && { claims: accepted }) } };
 }
 
 function isByKeyPair({ signature }: SchemeDescription): boolean {

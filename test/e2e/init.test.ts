@@ -23,6 +23,7 @@ function newFolder(files: Readonly<Record<string, string>> = {}): string {
 
 const read = (path: string, file: string): string => readFileSync(join(path, file), 'utf8');
 const hasSystemd = (process.env['PATH'] ?? '').split(':').some((path) => existsSync(join(path, 'systemd-analyze')));
+const toTexts = (value: unknown): string[] => (typeof value === 'string' ? [value] : Object.values(value ?? {}).flatMap(toTexts));
 const SENDERS = PRESETS.filter(isOfSender).map(({ name }) => name);
 
 describe('sidegate init', () => {
@@ -34,6 +35,17 @@ describe('sidegate init', () => {
     const isKeyMissing = stdout.includes(`\nnext: ${join(path, 'secrets', sender, 'public-key')} must hold `);
     expect(errors.filter((line) => !line.endsWith('public-key does not exist'))).toEqual([]);
     expect({ code, errors: errors.length }).toEqual(isKeyMissing ? { code: 1, errors: 1 } : { code: 0, errors: 0 });
+  });
+
+  test.each(SENDERS)('names each value of the config for %s that the user has to replace', async (sender) => {
+    const path = newFolder();
+    const { stdout } = await runCommand(['init', path, '--sender', sender]);
+    const [, named = ''] = /^next: replace (.*) in \S+$/m.exec(stdout) ?? [];
+    const { scheme, keys, ...settings } = parse(read(path, 'gate.yaml')).routes[0].webhook;
+    const preset = PRESETS.find(({ name }) => name === scheme);
+    const given = new Set([...toTexts(preset?.jwt?.claims), 'off', 'eventgrid.azure.net']);
+    const placeholders = toTexts(settings).filter((text) => !given.has(text) && !text.startsWith('secrets/'));
+    expect(named.split(' and ').filter(Boolean).sort()).toEqual([...new Set(placeholders)].sort());
   });
 
   test('writes secrets that only their owner can read, and each one is new', async () => {
