@@ -51,7 +51,7 @@ export async function drain(parts: {
   // Endpoints are removed some time after readiness fails: until then requests are served, but their connections are closed. If the apps
   // have ended, every request would get 503, and waiting would only delay the end of the pod: that of a Job, for example. Clients of the
   // other ports do not need the apps.
-  enter('closing');
+  enter('leaving');
   const apps = authz === undefined && proxy === undefined ? config.routes : [];
   await waitForApps(apps, config.shutdown.grace, clock);
   enter('refusing');

@@ -94,16 +94,20 @@ describe('a request on the proxy port when the gate stops', () => {
     expect(await stopped).toBe(true);
   });
 
-  test('is served during the grace period, and its connection is closed', async () => {
+  test('is served during the grace period, and its connection is closed, also one that was idle', async () => {
     await start('5s');
-    const open = openSocket(gate.proxyPort);
-    open.write(toGet());
-    expect(await next(open)).toMatch(/\r\nConnection: keep-alive\r\n/i);
-    const idle = readToEnd(open);
+    const [open, idle] = [openSocket(gate.proxyPort), openSocket(gate.proxyPort)];
+    for (const socket of [open, idle]) {
+      socket.write(toGet());
+      expect(await next(socket)).toMatch(/\r\nConnection: keep-alive\r\n/i);
+    }
     const stopped = gate.stop();
-    expect(await idle).toBe('');
-    expect(await exchangeRaw(gate.proxyPort, toGet())).toMatch(/^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n/i);
+    const [rest, restOfIdle] = [readToEnd(open), readToEnd(idle)];
+    open.write(toGet());
+    for (const answer of [await rest, await exchangeRaw(gate.proxyPort, toGet())])
+      expect(answer).toMatch(/^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n/i);
     await clock.advance(5_000);
+    expect(await restOfIdle).toBe('');
     expect(await stopped).toBe(true);
   });
 

@@ -40,15 +40,16 @@ afterEach(async () => {
   session?.destroy();
   session = undefined;
   const stopped = gate.stop();
-  await fakeClock?.advance(1);
+  await fakeClock?.advance(10_000);
   fakeClock = undefined;
   await stopped;
 });
 
-const start = async (tls: Sections = {}, clock?: Clock, limits: Sections = {}): Promise<void> => {
+const start = async (tls: Sections = {}, clock?: Clock, limits: Sections = {}, more: Sections = {}): Promise<void> => {
   const upstream = `http://127.0.0.1:${app.port}`;
   gate = await startGate(
     {
+      ...more,
       listen: { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key', ...tls } },
       limits,
       routes: [
@@ -515,6 +516,24 @@ describe('the connection', () => {
     await gate.stop();
     await start();
     expect(await chosen()).toBe('h2');
+  });
+
+  test('serves requests during the grace period, and sends GOAWAY after it, as a client sends others until GOAWAY arrives', async () => {
+    fakeClock = new FakeClock(Date.now());
+    await start({}, fakeClock, {}, { shutdown: { grace: '5s', drain: '2s' } });
+    const client = openSession();
+    let isLeaving = false;
+    client.once('goaway', () => {
+      isLeaving = true;
+    });
+    const stopped = gate.gate.stop();
+    for (let i = 0; i < 3; i++) {
+      expect(await ask({ ':path': '/open' })).toMatchObject({ status: 200 });
+      expect(isLeaving).toBe(false);
+    }
+    await fakeClock.advance(5_000);
+    expect(await stopped).toBe(true);
+    expect(isLeaving).toBe(true);
   });
 
   test('finishes its requests when the gate stops, and accepts no more', async () => {

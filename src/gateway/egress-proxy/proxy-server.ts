@@ -126,10 +126,11 @@ export class ProxyServer {
   /** Enters a phase of the shutdown; responses in progress are finished, and their connections are closed afterwards. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;
-    if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     for (const response of this.#responses.values()) response.shouldKeepAlive = false;
-    if (phase !== 'leaving') this.#server.closeIdleConnections();
+    if (phase === 'leaving') return;
+    this.#listener.close();
+    this.#server.closeIdleConnections();
   }
 
   /** Destroys the connections that node:http knows; the pipeline closes tunnels. */

@@ -87,8 +87,8 @@ function toSharedPeers({ trustedProxies, proxyProtocol }: ListenSettings): strin
   return [...trustedProxies, ...(proxyProtocol?.from ?? [])];
 }
 
-/** The phase of the shutdown: `leaving` closes connections after their next response, `closing` also idle ones, `refusing` responds with 503. */
-export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
+/** The phase of the shutdown: `leaving` closes each connection of HTTP/1 after its next response, `refusing` all connections, and responds with 503. */
+export type ListenPhase = 'open' | 'leaving' | 'refusing';
 
 /** The listening data port. */
 export class ListenServer {
@@ -206,11 +206,12 @@ export class ListenServer {
   /** Enters the next phase of the shutdown; `refusing` also stops accepting connections. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;
-    if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     this.#clientErrors.endConnections();
-    // A client may be sending on an idle connection right now; while there is time, the connection is closed after its response.
-    if (phase !== 'leaving') this.#server.closeIdleConnections();
+    // A client may be sending right now: on an idle connection, or a request that GOAWAY crosses. Before, it has time to learn of another endpoint.
+    if (phase === 'leaving') return;
+    this.#listener.close();
+    this.#server.closeIdleConnections();
     this.#http2.close();
   }
 
