@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { toTlsFiles } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { useApp, useAuthority } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { findEnvoy, type Peer, startEnvoy } from '../support/peers.ts';
@@ -17,6 +18,9 @@ const HOSTILE = '127.0.0.66';
 const IN_FLIGHT = 20;
 const MANY = 1_000;
 const LARGE = Buffer.alloc(4_000_000, 'a');
+/** Of huge responses: more than the default windows of Envoy's connection. */
+const UNREAD = 8;
+const HUGE = Buffer.alloc(40_000_000, 'a');
 
 /** `startEnvoy` replaces the ports: its own, and the gate's. */
 const RESOURCES = `
@@ -45,7 +49,9 @@ clusters:
   typed_extension_protocol_options:
     envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
       '@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-      explicit_http_config: { http2_protocol_options: {} }
+      explicit_http_config:
+        # As docs/fair-use.md says.
+        http2_protocol_options: { initial_stream_window_size: 65536, initial_connection_window_size: 33554432 }
   transport_socket:
     name: envoy.transport_sockets.tls
     typed_config:
@@ -59,6 +65,8 @@ clusters:
 const app = useApp();
 const authority = useAuthority();
 const files = toTlsFiles(authority.issue('local', 'DNS:localhost,IP:127.0.0.1'));
+/** None of the gate's timeouts ends what a client holds up. */
+let clock: FakeClock;
 let gate: TestGate;
 let envoy: Peer;
 const held: ServerResponse[] = [];
@@ -68,19 +76,23 @@ beforeEach(async () => {
   app.handler = ({ url }, response) => {
     if (url === '/open') response.end('handled');
     else if (url === '/large') response.end(LARGE);
+    else if (url === '/huge') response.end(HUGE);
     else held.push(response);
   };
   const tls = { certFile: 'tls.crt', keyFile: 'tls.key' };
   const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
   const listen = { address: '127.0.0.1:0', tls, trustedProxies: ['127.0.0.1'] };
-  gate = await startGate({ listen, routes: [toRoute(app.port), open] }, undefined, files);
+  clock = new FakeClock(Date.now());
+  gate = await startGate({ listen, routes: [toRoute(app.port), open] }, clock, files);
   envoy = await startEnvoy(PROGRAM ?? '', RESOURCES, { authzPort: gate.port, appPort: app.port });
 });
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   held.length = 0;
   await envoy.stop();
-  await gate.stop();
+  const stopped = gate.stop();
+  await clock.advance(60_000);
+  await stopped;
 });
 
 async function deliver(): Promise<number> {
@@ -131,8 +143,9 @@ const ACTS: Readonly<Record<string, () => Promise<void>>> = {
   'expects what nobody offers': () => repeat(MANY, 10, () => ask('/open', { Expect: '200-ok' })),
   'downloads large files': () => openStreams(50, '/large'),
   'does not read its responses': async () => {
-    for (let i = 0; i < 30; i++) openSocket().pause().write('GET /large HTTP/1.1\r\nHost: a\r\n\r\n');
-    await until(() => app.received.filter(({ url }) => url === '/large').length > 0);
+    for (let i = 0; i < UNREAD; i++) openSocket().pause().write('GET /huge HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => app.received.filter(({ url }) => url === '/huge').length === UNREAD);
+    for (let i = 0; i < 100; i++) expect(await ask('/open', {})).toBe(200);
   },
   'does not end its uploads': async () => {
     for (let i = 0; i < 60; i++)

@@ -263,7 +263,8 @@ export class Http2Sessions {
   /** The streams of one more session. Invalid heads and their replies take memory that Node does not show, so few sessions of a small container have many. */
   #toStreams(client: string | undefined): number {
     const count = this.#counts.of(client ?? '');
-    if (this.#sessions.size >= CLIENTS_PER_PROXY * this.#maxProxySessions) return REDUCED_CONCURRENT_STREAMS;
+    const all = client === undefined ? count : this.#sessions.size;
+    if (all >= CLIENTS_PER_PROXY * this.#maxProxySessions) return REDUCED_CONCURRENT_STREAMS;
     if (client === undefined) return (count > this.#maxProxySessions ? OF_ONE_CLIENT : OF_MANY_CLIENTS).streams;
     return this.#rejected.isSpent(client) || count > FULL_CONNECTIONS ? REDUCED_CONCURRENT_STREAMS : OF_ONE_CLIENT.streams;
   }
@@ -331,7 +332,7 @@ const KEPT_WHILE_TIGHT = 1 / 8;
 const CLIENT_SHARE = 1 / 2;
 /** At least so much may arrive in a turn, however many workers there are: half of it is a hundred requests with cookies at once. */
 const MIN_TURN_BYTES = 6 * 1_024 * 1_024;
-/** The most bytes of a turn from all proxies: as many requests as two of their sessions may have at once. */
+/** Of all proxies: as many requests as two of their sessions may have at once. */
 const PROXY_TURN_BYTES = 32 * 1_024 * 1_024;
 
 /**
