@@ -54,29 +54,69 @@ function toFields(headers: RawRequest['headers']): (readonly [string, string])[]
 function toBody(given: Request | RawRequest, headers: HeaderFields): LibraryBody | Refusal {
   const lengths = headers.all('content-length');
   if (lengths.length > 1 || !lengths.every((text) => DIGITS.test(text))) return malformed('Content-Length is not one number');
-  const { body } = given;
-  if (body === null || body instanceof ReadableStream) {
-    if (body !== null && (body.locked || (given as Request).bodyUsed))
-      throw new TypeError('the body of the request was read already: verify the request first, and use the body of the result');
-    const isEmpty = body === null && lengths.length === 0;
-    return new LibraryBody(body ?? undefined, isEmpty ? 0 : lengths.map(Number)[0]);
+  const [length] = lengths.map(Number);
+  const { body, bodyUsed } = given as { readonly body: unknown; readonly bodyUsed?: boolean };
+  const source = isStream(body) ? body : body === null ? Buffer.alloc(0) : Buffer.from(toBytes(body));
+  const { locked, readableDidRead, readableEnded } = source as ReadMarks;
+  if (bodyUsed === true || locked === true || readableDidRead === true || readableEnded === true)
+    throw new TypeError('the body of the request was read already: verify the request first, and use the body of the result');
+  return new LibraryBody(source, Buffer.isBuffer(source) ? Math.max(source.length, length ?? 0) : length);
+}
+
+/** How streams say that something reads them, or has read them: those of the web, and those of Node. */
+interface ReadMarks {
+  readonly locked?: boolean;
+  readonly readableDidRead?: boolean;
+  readonly readableEnded?: boolean;
+}
+
+/** Of any class: adapters and packages bring their own. */
+type Stream = Pick<ReadableStream<unknown>, 'getReader'> | AsyncIterable<unknown>;
+
+function isStream(body: unknown): body is Stream {
+  return typeof body === 'object' && body !== null && ('getReader' in body || Symbol.asyncIterator in body);
+}
+
+interface Reader {
+  read(): Promise<IteratorResult<unknown, unknown>>;
+  cancel(): Promise<unknown>;
+}
+
+function toReader(stream: Stream): Reader {
+  if ('getReader' in stream) return stream.getReader() as Reader;
+  const iterator = stream[Symbol.asyncIterator]();
+  return { read: () => iterator.next(), cancel: async () => iterator.return?.() };
+}
+
+/** The bytes of text, or of a buffer of any class or realm. A parsed body must not count as an empty one. */
+function toBytes(value: unknown): Uint8Array {
+  if (typeof value === 'string') return Buffer.from(value);
+  try {
+    const view = ArrayBuffer.isView(value) ? value : new DataView(value as ArrayBuffer);
+    return new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+  } catch {
+    throw new TypeError(
+      `the body of the request is neither bytes nor text nor a stream of them (${typeof value}): was it parsed? Pass the bytes that were received`,
+    );
   }
-  const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(new Uint8Array(body));
-  return new LibraryBody(bytes, bytes.length);
 }
 
 const TOO_LARGE = refuse('body_too_large', 'body_too_large');
+
+function cutOff(detail: string): Refusal {
+  return refuse('request_timeout', 'body_aborted', detail);
+}
 
 /** A body in memory, or a stream of which no more than the limit is read. */
 class LibraryBody implements RequestBody {
   readonly declaredLength: number | undefined;
   readonly network = '';
   readonly isCheapToDrain = true;
-  #source: Buffer | ReadableStream<Uint8Array> | undefined;
+  #source: Buffer | Stream | undefined;
   #read: Promise<Buffer | Refusal> | undefined;
   content: Buffer | Refusal | undefined;
 
-  constructor(source: Buffer | ReadableStream<Uint8Array> | undefined, declaredLength: number | undefined) {
+  constructor(source: Buffer | Stream, declaredLength: number | undefined) {
     this.#source = source;
     this.declaredLength = declaredLength;
   }
@@ -91,8 +131,11 @@ class LibraryBody implements RequestBody {
 
   read(maxBytes: number): Promise<Buffer | Refusal> {
     this.#read ??= this.#gather(maxBytes).then((content) => {
-      this.content = content;
-      return content;
+      const { declaredLength = 0 } = this;
+      // A body that something else took, wholly or in part, must not count as the one that was sent.
+      const isWhole = content instanceof Refusal || content.length >= declaredLength;
+      this.content = isWhole ? content : cutOff(`${content.length} of ${declaredLength} bytes: was the body read before?`);
+      return this.content;
     });
     return this.#read;
   }
@@ -113,25 +156,24 @@ class LibraryBody implements RequestBody {
     const source = this.#source;
     this.#source = undefined;
     if (source === undefined) return Buffer.alloc(0);
-    if (!(source instanceof ReadableStream)) return source.length > maxBytes ? TOO_LARGE : source;
-    const reader = source.getReader();
+    if (Buffer.isBuffer(source)) return source.length > maxBytes ? TOO_LARGE : source;
+    const reader = toReader(source);
     // One growing buffer: an array of chunks takes 200 bytes for each of them, and a client may send chunks of one byte.
     const buffer = new ArrayBuffer(0, { maxByteLength: maxBytes });
     const bytes = new Uint8Array(buffer);
-    try {
-      for (let next = await reader.read(); !next.done; next = await reader.read()) {
-        const at = bytes.length;
-        if (at + next.value.length > maxBytes) {
-          await reader.cancel().catch(() => undefined);
-          return TOO_LARGE;
-        }
-        buffer.resize(at + next.value.length);
-        bytes.set(next.value, at);
+    while (true) {
+      const next = await reader.read().catch(() => undefined);
+      if (next === undefined) return cutOff('the body was cut off');
+      if (next.done) return Buffer.from(bytes);
+      const chunk = toBytes(next.value);
+      const at = bytes.length;
+      if (at + chunk.length > maxBytes) {
+        await reader.cancel().catch(() => undefined);
+        return TOO_LARGE;
       }
-    } catch {
-      return refuse('request_timeout', 'body_aborted', 'the body was cut off');
+      buffer.resize(at + chunk.length);
+      bytes.set(chunk, at);
     }
-    return Buffer.from(bytes);
   }
 }
 

@@ -122,8 +122,8 @@ export interface RawRequest {
     | Headers
     | readonly (readonly [string, string])[]
     | Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Exactly the bytes that were received: a body that was parsed and written again has another signature. */
-  readonly body: Uint8Array | ArrayBuffer | string;
+  /** Exactly the bytes that were received, or a stream of them: a body that was parsed and written again has another signature. */
+  readonly body: Uint8Array | ArrayBuffer | string | AsyncIterable<Uint8Array>;
 }
 
 /** A delivery that is verified, and claimed if the verifier has a store. */
@@ -173,7 +173,7 @@ export type Handled = Response | undefined | void;
 export interface Verifier {
   /** Checks the settings now, which otherwise happens with the first request. Resolves with warnings; rejects with VerifierError. */
   ready(): Promise<readonly string[]>;
-  /** Verifies a request. Rejects for wrong settings, and for a body that was read before; all that an untrusted client can cause is a result. */
+  /** Verifies a request. Rejects for wrong settings, and for a body that was read or parsed before; all that an untrusted client can cause is a result. */
   verify(request: Request | RawRequest): Promise<VerifyResult>;
   /**
    * Verifies a request, runs `handler` for a valid delivery, and settles its claim. The handler returns the response, or nothing for a 204.

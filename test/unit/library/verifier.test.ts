@@ -2,7 +2,9 @@ import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
 import { inspect } from 'node:util';
+import { runInNewContext } from 'node:vm';
 import { sign as signGitHub } from '@octokit/webhooks-methods';
 import { Webhook } from 'standardwebhooks';
 import Stripe from 'stripe';
@@ -219,6 +221,101 @@ describe.each([
     const request = new Request(url, init as RequestInit);
     await request.text();
     await expect(create().verify(request)).rejects.toThrow('the body of the request was read already');
+    for (const [text, read] of [[BODY, 1] as const, ['', 0] as const]) {
+      const body = Readable.from(text === '' ? [] : [Buffer.from(text)]);
+      expect(await body.toArray()).toHaveLength(read);
+      await expect(create().verify({ ...sign(), body })).rejects.toThrow('the body of the request was read already');
+    }
+  });
+
+  describe('with a token, which no byte of the body can contradict', () => {
+    const open = () => create({ scheme: 'bearer', secrets: ['it is a token of the sender'], maxBody: 1_000 });
+    const toRequest = (body: unknown, headers: Record<string, string> = {}) =>
+      ({
+        method: 'POST',
+        url: '/in',
+        headers: { 'Content-Type': 'application/json', Authorization: 'Bearer it is a token of the sender', ...headers },
+        body,
+      }) as RawRequest;
+    const bytes = new TextEncoder().encode(BODY);
+    const halves = () => [bytes.slice(0, 9), bytes.slice(9)];
+    /** As packages bring it: it has only what the standard says. */
+    const toForeignStream = (chunks: unknown[], onCancel = (): void => undefined) => ({
+      locked: false,
+      getReader: () => ({
+        read: async () => (chunks.length > 0 ? { done: false, value: chunks.shift() } : { done: true, value: undefined }),
+        cancel: async () => onCancel(),
+      }),
+    });
+
+    test.each([
+      ['a stream', () => new Blob([BODY]).stream()],
+      ['a stream of another class', () => toForeignStream(halves())],
+      ['a stream of Node', () => Readable.from(halves())],
+      ['a stream of text', () => Readable.from(['{"type":"invoice.paid",', '"data":{"amount":2000}}'])],
+      ['a stream of views', () => toForeignStream([bytes.buffer.slice(0, 2), new DataView(bytes.buffer, 2)])],
+      ['text', () => BODY],
+      ['bytes', () => bytes],
+      ['a part of a buffer', () => new Uint8Array([1, 2, ...bytes, 3]).subarray(2, -1)],
+      ['an ArrayBuffer', () => bytes.buffer],
+      ['bytes of another realm', () => runInNewContext('Uint8Array.from(bytes)', { bytes: [...bytes] })],
+      ['an ArrayBuffer of another realm', () => runInNewContext('Uint8Array.from(bytes).buffer', { bytes: [...bytes] })],
+    ])('reads %s', async (_, toBody) => {
+      const result = await open().verify(toRequest(toBody()));
+      expect(result.ok && result.text()).toBe(BODY);
+    });
+
+    test.each([
+      ['a parsed object', { type: 'invoice.paid' }],
+      ['a parsed list', [{ type: 'invoice.paid' }]],
+      ['nothing', undefined],
+      ['a number', 7],
+      ['true', true],
+      ['a Blob', new Blob([BODY])],
+      ['a form', new URLSearchParams({ a: '1' })],
+    ])('reports %s, which is not the bytes that were received', async (_, body) => {
+      for (const headers of [{}, { 'Content-Length': '7' }])
+        await expect(open().verify(toRequest(body, headers))).rejects.toThrow(
+          /^the body of the request is neither bytes nor text nor a stream of them\b.*\bPass /,
+        );
+    });
+
+    test('accepts no stream of parsed objects', async () => {
+      const result = await open().verify(toRequest(Readable.from([{ type: 'invoice.paid' }])));
+      expect(result).toMatchObject({ ok: false, status: 500, detail: expect.stringContaining('neither bytes nor text') });
+    });
+
+    test.each([
+      ['a stream', () => toForeignStream(halves())],
+      ['a stream of Node', () => Readable.from(halves())],
+      ['an empty stream', () => Readable.from([])],
+      ['no body', () => null],
+      ['bytes', () => bytes],
+    ])('rejects %s with fewer bytes than Content-Length says', async (_, toBody) => {
+      const result = await open().verify(toRequest(toBody(), { 'Content-Length': String(bytes.length + 1) }));
+      expect(result).toMatchObject({
+        ok: false,
+        status: 408,
+        reason: 'body_aborted',
+        detail: expect.stringMatching(/of 47 bytes/),
+      });
+    });
+
+    test('rejects a stream that fails', async () => {
+      const cutOff = new Readable({ read: () => cutOff.destroy(new Error('aborted')) });
+      const result = await open().verify(toRequest(cutOff));
+      expect(result).toMatchObject({ ok: false, status: 408, reason: 'body_aborted' });
+    });
+
+    test('ends a stream of another class beyond the limit', async () => {
+      let canceled = 0;
+      const chunk = new Uint8Array(600);
+      const stream = toForeignStream([chunk, chunk, chunk], () => void canceled++);
+      expect(await open().verify(toRequest(stream))).toMatchObject({ status: 413 });
+      const readable = Readable.from([chunk, chunk, chunk]);
+      expect(await open().verify(toRequest(readable))).toMatchObject({ status: 413 });
+      expect([canceled, readable.destroyed]).toEqual([1, true]);
+    });
   });
 
   test('responds with the problem, and reveals no detail', async () => {
