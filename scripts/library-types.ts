@@ -9,6 +9,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Where the types are declared; no two have the same name. */
 const SOURCES = [
   'library/verifier',
+  'library/settings',
   'library/types',
   'verify/schemes/description',
   'verify/schemes/key-description',

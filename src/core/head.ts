@@ -341,6 +341,9 @@ function parseParameters(value: string, start: number): { readonly values: Reado
 /** In `contentTypes`: requests without Content-Type, which must be empty. */
 export const NO_MEDIA_TYPE = 'none';
 
+/** An entry of `contentTypes`. With parameters it is the exact value of a header, as some senders write one that no media type has. */
+export const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?:;[\x20-\x40\x5b-\x7e]{1,200})?|none)$/;
+
 /** An entry of `contentTypes` with parameters is the exact value of a header, in lower case; it need not follow the grammar. */
 export function isExactValue(contentType: string): boolean {
   return contentType.includes(';');

@@ -11,7 +11,8 @@ import { type SeenIds, StoreUnavailable } from '../state/seen-ids.ts';
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';
-import type { DedupSettings, Duration, EventStore, SecretOptions } from './types.ts';
+import { ANY, checkSettings, fail, hasMethods, LABEL, oneOf, type Rules, toTime } from './settings.ts';
+import type { DedupSettings, EventStore, SecretOptions } from './types.ts';
 
 const DEFAULT_LEASE_MS: Milliseconds = 60_000;
 const DEFAULT_MAX_WAIT_MS: Milliseconds = 4_000;
@@ -31,24 +32,34 @@ export interface Claims {
 /** A secret with its name, given or not. */
 export type NamedSecret = SecretOptions & { readonly name: string };
 
-/** The scheme to verify, and the reporters of wrong settings. */
+/** The scheme to verify, and the reporters of problems. */
 interface ClaimsContext {
   readonly description: SchemeDescription;
   /** Undefined if no timestamp is signed. */
   readonly tolerance: Tolerance | undefined;
   readonly secrets: readonly NamedSecret[];
-  read(value: Duration, setting: string): Milliseconds;
   warn(text: string): void;
-  fail(text: string): never;
   /** The store rejected a claim. */
   onError(thrown: unknown): void;
 }
+
+const DEDUP: Rules<DedupSettings> = {
+  store: hasMethods('claim', 'confirm', 'release'),
+  retention: ANY,
+  lease: ANY,
+  inProgress: oneOf('wait', 'reject'),
+  maxWait: ANY,
+  unsignedId: oneOf('check', 'trust'),
+  namespace: LABEL,
+};
 
 /** Builds the gate. */
 export async function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Promise<Claims> {
   const { description, secrets, warn, onError } = context;
   const { name } = description;
-  const settings: DedupSettings = 'store' in given ? given : { store: given };
+  // A store may have fields of any name.
+  const settings: DedupSettings = 'claim' in given ? { store: given } : given;
+  checkSettings(settings, DEDUP, 'dedup');
   const times = readTimes(settings, context);
   if (settings.unsignedId === 'trust' && !coversId(description))
     warn(`dedup.unsignedId: ${name} does not sign the ID, so a captured delivery is handled again under each invented ID`);
@@ -102,16 +113,16 @@ export async function createClaims(given: EventStore | DedupSettings, context: C
   };
 }
 
-function readTimes(settings: DedupSettings, { description, tolerance, read, warn, fail }: ClaimsContext) {
+function readTimes(settings: DedupSettings, { description, tolerance, warn }: ClaimsContext) {
   const { name } = description;
   const mayRepeat = repeatsBytes({ description });
   if (settings.retention === undefined && mayRepeat)
     fail(`dedup.retention: ${name} can send the same bytes for another event; set a short one`);
   if (settings.retention === undefined && isUntimed({ description, tolerance }))
     warn(`dedup.retention: ${name} does not sign the time, so a captured delivery is handled again after three days`);
-  const retention = read(settings.retention ?? DEFAULT_RETENTION_MS, 'dedup.retention');
-  const lease = read(settings.lease ?? DEFAULT_LEASE_MS, 'dedup.lease');
-  const maxWait = read(settings.maxWait ?? DEFAULT_MAX_WAIT_MS, 'dedup.maxWait');
+  const retention = toTime(settings.retention ?? DEFAULT_RETENTION_MS, 'dedup.retention');
+  const lease = toTime(settings.lease ?? DEFAULT_LEASE_MS, 'dedup.lease');
+  const maxWait = toTime(settings.maxWait ?? DEFAULT_MAX_WAIT_MS, 'dedup.maxWait');
   const minimum = toMinRetention(tolerance, BODY_TIMEOUT_MS);
   if (retention < minimum)
     fail(

@@ -1,6 +1,6 @@
 /** The library `@sidegate/sidegate/verify`: the gates of a webhook route, for apps that cannot run a sidecar. */
 import type { Admitted } from '../core/admitted.ts';
-import { type Milliseconds, parseDuration, systemClock } from '../core/clock.ts';
+import { systemClock } from '../core/clock.ts';
 import type { Claim } from '../core/event.ts';
 import { parseJsonText } from '../core/json-scan.ts';
 import { REFUSALS, Refusal, refuse } from '../core/refusal.ts';
@@ -22,8 +22,8 @@ import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { Claims, NamedSecret } from './claims.ts';
 import { compute } from './compute.ts';
 import { toHead } from './request.ts';
+import { COUNT, checkSettings, fail, HANDSHAKE, readNow, SECRET, toTolerance, VERIFIER, VerifierError } from './settings.ts';
 import type {
-  Duration,
   EventStore,
   RawRequest,
   RejectedDelivery,
@@ -37,19 +37,15 @@ const DEFAULT_MAX_BODY = 1_048_576;
 const DEFAULT_MAX_IDS = 100_000;
 const CERTIFICATE = '-----BEGIN CERTIFICATE-----';
 
-/** A setting is wrong. The message says which, and how to fix it; it contains no secret. */
-export class VerifierError extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = 'VerifierError';
-  }
-}
+export { VerifierError };
 
 /**
  * Remembers events in the memory of this process: for one long-running process, and for tests. `maxIds`: entries, of about 300 bytes each; an event has one,
- * or two if its sender does not sign the ID. While it is full, new events get 503, and `onStoreError` gets the error.
+ * or two if its sender does not sign the ID. While it is full, new events get 503, and `onStoreError` gets the error. Throws VerifierError.
  */
-export function memoryStore({ maxIds = DEFAULT_MAX_IDS }: { readonly maxIds?: number } = {}): EventStore {
+export function memoryStore(settings: { readonly maxIds?: number } = {}): EventStore {
+  checkSettings(settings, { maxIds: COUNT }, 'memoryStore');
+  const { maxIds = DEFAULT_MAX_IDS } = settings;
   // Without a timer, which workers do not allow before the first request: expired events are removed when the store is full.
   return createMemorySeenIds({ ...systemClock, every: () => () => undefined }, { maxIds });
 }
@@ -69,9 +65,11 @@ export function createVerifier(options: VerifierOptions): Verifier {
     prepared ??= prepareRoute(options);
     return prepared;
   };
-  const { now = systemClock.now } = options;
   const report = (thrown: unknown): void => options.onStoreError?.(thrown);
-  const verify = async (request: Request | RawRequest): Promise<VerifyResult> => check(await prepare(), request, now());
+  const verify = async (request: Request | RawRequest): Promise<VerifyResult> => {
+    const ready = await prepare();
+    return check(ready, request, ready.now());
+  };
   return {
     ready: async () => (await prepare()).warnings,
     verify,
@@ -120,6 +118,7 @@ interface PreparedRoute {
   readonly statuses: ReadonlyMap<string, number> | undefined;
   readonly acknowledgement: string | undefined;
   readonly warnings: readonly string[];
+  now(): number;
 }
 
 async function check(prepared: PreparedRoute, request: Request | RawRequest, now: number): Promise<VerifyResult> {
@@ -194,10 +193,14 @@ function toRejected(prepared: PreparedRoute, refusal: Refusal, method: string | 
 }
 
 async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
+  checkSettings(options, VERIFIER);
+  if (typeof options.handshake === 'object') checkSettings(options.handshake, HANDSHAKE, 'handshake');
+  const now = (): number => readNow(options.now ?? systemClock.now);
+  now();
   const { preset, ...found } = await findScheme(options.scheme);
   const { receiverId } = options;
   if (receiverId !== undefined && !preset.signed.includes('receiverId'))
-    throw new VerifierError(`receiverId: ${preset.name} does not sign it; remove receiverId`);
+    fail(`receiverId: ${preset.name} does not sign it; remove receiverId`);
   const description = receiverId === undefined ? preset : withReceiverId(preset, receiverId);
   checkDescription(description, options);
   const warnings: string[] = [];
@@ -205,7 +208,8 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     warnings.push(warning);
   };
   const named = options.secrets.map((each, at) => {
-    const given = typeof each === 'object' ? each : { secret: each };
+    const given = typeof each === 'string' || each === undefined ? { secret: each } : each;
+    checkSettings(given, SECRET, `secrets[${at}]`);
     return { ...given, name: given.name ?? `secret-${at + 1}` };
   });
   const { scheme, ring } = await compute(() => {
@@ -214,8 +218,8 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   });
   const handshake = await prepareHandshake(scheme, options, warn);
   const { dedup } = options;
-  const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance);
-  const reports = { read: toTime, warn, fail, onError: (thrown: unknown) => options.onStoreError?.(thrown) };
+  const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance ?? description.tolerance);
+  const reports = { warn, onError: (thrown: unknown) => options.onStoreError?.(thrown) };
   const claims =
     dedup === undefined
       ? undefined
@@ -230,6 +234,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     methods: method === undefined ? appMethods : [...appMethods, method],
     claims,
     warnings,
+    now,
   };
 }
 
@@ -244,8 +249,7 @@ async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundSchem
     import('../verify/presets/senders.ts'),
   ]);
   const preset = findPreset(scheme);
-  if (preset === undefined)
-    throw new VerifierError(`scheme: there is no preset ${JSON.stringify(scheme)}; docs/presets.md lists them`);
+  if (preset === undefined) fail(`scheme: there is no preset ${JSON.stringify(scheme)}; docs/presets.md lists them`);
   return { preset, statuses: toStatuses(scheme), acknowledgement: toAcknowledgement(scheme) };
 }
 
@@ -253,23 +257,18 @@ async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundSchem
 function checkDescription(description: SchemeDescription, { scheme, publicUrl }: VerifierOptions): void {
   const { name, signature, jwt, isSignedInContent, signed } = description;
   const gate = 'run sidegate in front of the app instead';
-  if (jwt !== undefined)
-    throw new VerifierError(`scheme: ${name} signs with JSON Web Tokens, which need more than WebCrypto; ${gate}`);
+  if (jwt !== undefined) fail(`scheme: ${name} signs with JSON Web Tokens, which need more than WebCrypto; ${gate}`);
   if (isSignedInContent === true)
-    throw new VerifierError(
-      `scheme: ${name} signs with certificates that must be fetched, which the library does not do; ${gate}`,
-    );
-  if (signature === undefined) throw new VerifierError(`scheme: ${name} has no signature, so anyone could send events`);
-  if (signed.includes('receiverId')) throw new VerifierError(`receiverId: ${name} signs it, so it must be set`);
+    fail(`scheme: ${name} signs with certificates that must be fetched, which the library does not do; ${gate}`);
+  if (signature === undefined) fail(`scheme: ${name} has no signature, so anyone could send events`);
+  if (signed.includes('receiverId')) fail(`receiverId: ${name} signs it, so it must be set`);
   if (signsUrl(description) && publicUrl === undefined)
-    throw new VerifierError(
-      `publicUrl: ${name} signs the URL, so the library must know its scheme and host, such as https://hooks.example.com`,
-    );
+    fail(`publicUrl: ${name} signs the URL, so the library must know its scheme and host, such as https://hooks.example.com`);
   // Of the presets, the one that has one is handled as its sender signs (`form`).
   const ambiguity = typeof scheme === 'string' ? undefined : findAmbiguity(description);
   if (ambiguity === undefined) return;
   const [before, after] = [toPieceTitle(ambiguity.before), toPieceTitle(ambiguity.after)];
-  throw new VerifierError(`scheme: bytes could move between ${before} and ${after} under one signature; set a separator`);
+  fail(`scheme: bytes could move between ${before} and ${after} under one signature; set a separator`);
 }
 
 function createRing(
@@ -278,7 +277,7 @@ function createRing(
   { urlCredentials, handshake }: VerifierOptions,
   warn: (text: string) => void,
 ): KeyRing {
-  if (secrets.length === 0) throw new VerifierError('secrets: the list is empty, so no delivery could be verified');
+  if (secrets.length === 0) fail('secrets: the list is empty, so no delivery could be verified');
   const keys = secrets.map((each, at) => parseSecret(scheme, each, at, warn));
   const token = typeof handshake === 'object' ? handshake.verifyToken : undefined;
   const readOptional = (text: string | undefined, setting: string): Secret | undefined =>
@@ -293,9 +292,9 @@ function createRing(
 
 /** Reads the text as the gate reads a file. An unset variable of the environment must not become the secret `undefined`. */
 function readSecret(text: unknown, setting: string, warn: (text: string) => void): Secret {
-  if (typeof text !== 'string') throw new VerifierError(`${setting}: not a string; is a variable of the environment unset?`);
+  if (typeof text !== 'string') fail(`${setting}: not a string; is a variable of the environment unset?`);
   const read = toSecret(Buffer.from(text), setting);
-  if ('problem' in read) throw new VerifierError(`${read.problem}; ${read.hint}`);
+  if ('problem' in read) fail(`${read.problem}; ${read.hint}`);
   read.warnings.forEach(warn);
   return read.secret;
 }
@@ -308,11 +307,9 @@ function parseSecret(
 ): VerifyKey {
   const read = readSecret(secret, `secrets[${at}]`, warn);
   if (secret.startsWith(CERTIFICATE))
-    throw new VerifierError(
-      `secrets[${at}]: the library does not parse certificates; extract the public key: openssl x509 -pubkey -noout`,
-    );
+    fail(`secrets[${at}]: the library does not parse certificates; extract the public key: openssl x509 -pubkey -noout`);
   const parsed = scheme.parseKey(name, read, encoding, notAfter);
-  if ('problem' in parsed) throw new VerifierError(`secrets[${at}]: ${parsed.problem}; ${parsed.hint}`);
+  if ('problem' in parsed) fail(`secrets[${at}]: ${parsed.problem}; ${parsed.hint}`);
   if (parsed.warning !== undefined) warn(`secrets[${at}]: ${parsed.warning}`);
   return parsed.key;
 }
@@ -331,12 +328,14 @@ async function prepareHandshake(
   const type = given?.type ?? own;
   if (type === undefined) {
     if (given === undefined) return { isTokenInUrl: false };
-    throw new VerifierError(`handshake: ${name} has no handshake by default; set handshake.type`);
+    fail(`handshake: ${name} has no handshake by default; set handshake.type`);
   }
   const [{ HANDSHAKES, compileHandshake, hasTokenInUrl }, { checkHandshake }] = await Promise.all([
     import('../verify/handshakes/catalogue.ts'),
     import('../config/rules/validate-handshake.ts'),
   ]);
+  if (!Object.hasOwn(HANDSHAKES, type))
+    fail(`handshake.type: ${JSON.stringify(type)} is unknown; the types are ${Object.keys(HANDSHAKES).join(', ')}`);
   const { method, parameter } = HANDSHAKES[type];
   const handshake = {
     type,
@@ -348,7 +347,7 @@ async function prepareHandshake(
   };
   for (const { severity, path, message, hint } of checkHandshake({ handshake, description, allowQuery }, ['handshake'])) {
     const text = `${path.join('.')}: ${message}`;
-    if (severity === 'error') throw new VerifierError(hint === undefined ? text : `${text}; ${hint}`);
+    if (severity === 'error') fail(hint === undefined ? text : `${text}; ${hint}`);
     warn(text);
   }
   const hasToken = handshake.verifyToken !== undefined;
@@ -433,21 +432,4 @@ function computeEvents(event: EventGate, signed: VerifiedEventGate | undefined):
     verified: [{ check: (verified) => replies.get(verified) }],
     claims: [],
   };
-}
-
-function fail(text: string): never {
-  throw new VerifierError(text);
-}
-
-function toTime(value: Duration, setting: string): Milliseconds {
-  const time = typeof value === 'string' ? parseDuration(value) : value;
-  if (typeof time === 'object') throw new VerifierError(`${setting}: ${time.problem}`);
-  if (!Number.isFinite(time) || time < 0) throw new VerifierError(`${setting}: ${time} is not a number of milliseconds`);
-  return time;
-}
-
-function toTolerance(given: VerifierOptions['tolerance'], usual: Tolerance): Tolerance {
-  if (given === undefined) return usual;
-  const { past, future } = typeof given === 'object' ? given : { past: given, future: given };
-  return { past: toTime(past, 'tolerance'), future: toTime(future, 'tolerance') };
 }

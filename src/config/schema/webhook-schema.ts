@@ -1,6 +1,6 @@
 /** The schema of a route's webhook section. Defaults come from the scheme. */
 import * as z from 'zod';
-import { isExactValue } from '../../core/head.ts';
+import { isExactValue, MEDIA_TYPE } from '../../core/head.ts';
 import { type JsonPattern, parseJsonPattern } from '../../core/json-path.ts';
 import { HANDSHAKE_NAMES, HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import { findPreset, PRESETS } from '../../verify/presets/catalogue.ts';
@@ -131,8 +131,6 @@ const order = z.strictObject({
 
 /** Shopify sends one body for up to six topics of an order. */
 const DEFAULT_MAX_KINDS = 8;
-/** With parameters it is the exact value of a header, as some senders write one that no media type has. */
-const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?:;[\x20-\x40\x5b-\x7e]{1,200})?|none)$/;
 const UTF_8_VALUE = /^=(?:utf-8|utf8|"utf-8")(?:[ ;]|$)/;
 
 /** An exact value must not change how the body is parsed: it may have no other charset, and no boundary. */

@@ -538,8 +538,48 @@ describe.each([
         /handshake\.verifyToken: the slack handshake does not use verifyToken; remove verifyToken/,
       ],
       [{ scheme: 'stripe', handshake: { type: 'x' } }, /handshake\.type: the handshake of X signs any token with the key/],
+      [{ scheme: null }, /^VerifierError: scheme: null is not the name or the description of a scheme$/],
+      [{ scheme: undefined }, /scheme: undefined is not the name/],
+      [{ secrets: SECRET }, /^VerifierError: secrets: the string is not a list$/],
+      [{ secrets: undefined }, /secrets: undefined is not a list/],
+      [{ secrets: [null] }, /secrets\[0\]: null is not an object/],
+      [{ secrets: [{ secret: SECRET, notAfter: '2020-01-01' }] }, /secrets\[0\]\.notAfter: the string is not a number of millis/],
+      [{ secrets: [{ secret: SECRET, notAfter: Number.NaN }] }, /secrets\[0\]\.notAfter: NaN is not/],
+      [{ secrets: [{ secret: SECRET, notBefore: 1 }] }, /secrets\[0\]\.notBefore: unknown; the settings are secret, name, enc/],
+      [{ secrets: [{ secret: SECRET, encoding: 'base32' }] }, /secrets\[0\]\.encoding: the string is not utf8 or base64 or hex/],
+      [{ maxBody: '1mb' }, /^VerifierError: maxBody: the string is not an integer above 0$/],
+      [{ maxBody: Number.NaN }, /^VerifierError: maxBody: NaN is not an integer above 0$/],
+      [{ maxBody: Number.POSITIVE_INFINITY }, /maxBody: Infinity is not/],
+      [{ maxBody: 0 }, /maxBody: 0 is not/],
+      [{ maxBody: null }, /maxBody: null is not/],
+      [{ contentTypes: 'application/json' }, /contentTypes: the string is not a list of media types in lower case/],
+      [{ contentTypes: ['APPLICATION/JSON'] }, /contentTypes: the object is not a list of media types in lower case/],
+      [{ contentTypes: ['*/*'] }, /contentTypes: /],
+      [{ contentTypes: [] }, /contentTypes: /],
+      [{ allowQuery: 'false' }, /allowQuery: the string is not true or false/],
+      [{ tolerance: null }, /tolerance: null is not a value/],
+      [{ tolerance: { past: '5m' } }, /tolerance: undefined is not a number of milliseconds/],
+      [{ tolerance: { past: '5m', future: '5m', both: '5m' } }, /tolerance\.both: unknown; the settings are past, future/],
+      [{ tolerence: '1s' }, /^VerifierError: tolerence: unknown; the settings are scheme, secrets, tolerance, /],
+      [{ now: NOW }, /now: 1800000000000 is not a function/],
+      [{ now: (): number => Number.NaN }, /now: NaN is not a number of milliseconds since 1970/],
+      [{ now: (): string => String(NOW) }, /now: the string is not a number/],
+      [{ now: async (): Promise<number> => NOW }, /now: the object is not a number/],
+      [{ onStoreError: 'log' }, /onStoreError: the string is not a function/],
+      [{ scheme: 'twilio', publicUrl: 'hooks.example.com' }, /publicUrl: the string is not scheme and host, such as https:/],
+      [{ scheme: 'twilio', publicUrl: 'https://hooks.example.com/' }, /publicUrl: the string is not scheme and host/],
+      [{ handshake: 'on' }, /handshake: the string is not off or an object/],
+      [{ handshake: false }, /handshake: false is not off/],
+      [{ handshake: { type: 'toString' } }, /handshake\.type: "toString" is unknown; the types are slack, zoom/],
+      [{ scheme: 'meta', handshake: { token: 'a' } }, /handshake\.token: unknown; the settings are type, verifyToken/],
+      [{ handshake: { type: 'cloudevents', allowedOrigins: 'eventgrid.azure.net' } }, /allowedOrigins: the string is not a list/],
+      [{ handshake: { type: 'cloudevents', allowedRate: '9' } }, /allowedRate: the string is not an integer above 0/],
+      [{ dedup: null }, /dedup: null is not a store, or an object with one/],
+      [{ dedup: {} }, /dedup\.store: undefined is not an object with the methods claim, confirm, release/],
+      [{ dedup: { store: undefined } }, /dedup\.store: undefined is not/],
+      [{ dedup: { store: new Map() } }, /dedup\.store: the object is not an object with the methods/],
     ] as const)('are reported: %o', async (over, expected) => {
-      const text = await problem(over);
+      const text = await problem(over as unknown as Partial<VerifierOptions>);
       expect(text).toMatch(expected);
       expect(text).toMatch(/^VerifierError: /);
       expect(text).not.toContain(SECRET.slice('whsec_'.length));
@@ -574,8 +614,65 @@ describe.each([
       [{ retention: 0 }, /dedup\.retention: /],
       [{ lease: '100ms' }, /dedup\.lease: the claim ends while the event is handled; set it above 100ms/],
       [{ retention: '1h', lease: '1h' }, /dedup\.retention: .* above dedup\.lease/],
+      [{ retention: Number.NaN }, /dedup\.retention: NaN is not a number of milliseconds/],
+      [{ maxWait: null }, /dedup\.maxWait: null is not a value/],
+      [{ inProgress: 'skip' }, /dedup\.inProgress: the string is not wait or reject/],
+      [{ unsignedId: 'off' }, /dedup\.unsignedId: the string is not check or trust/],
+      [{ namespace: '' }, /dedup\.namespace: the string is not 1 to 128 visible ASCII characters/],
+      [{ ttl: '3d' }, /dedup\.ttl: unknown; the settings are store, retention, /],
     ] as const)('include %o of dedup', async (settings, expected) => {
-      expect(await problem({ dedup: { store: library().memoryStore(), ...settings } })).toMatch(expected);
+      const dedup = { store: library().memoryStore(), ...settings } as VerifierOptions['dedup'];
+      expect(await problem({ dedup } as Partial<VerifierOptions>)).toMatch(expected);
+    });
+
+    test('include none at all', async () => {
+      const verifier = library().createVerifier(undefined as unknown as VerifierOptions);
+      await expect(verifier.ready()).rejects.toThrow(/^options: undefined is not an object$/);
+    });
+
+    test('include the tolerance of a custom scheme', async () => {
+      const base = findPreset('stripe') as SchemeDescription;
+      const scheme = { ...base, tolerance: { past: Number.NaN, future: 0 } };
+      expect(await problem({ scheme })).toMatch(/^VerifierError: tolerance: NaN is not a number of milliseconds$/);
+    });
+
+    test('include a clock that stops to tell the time', async () => {
+      let now = NOW;
+      const verifier = create({ now: () => now });
+      expect((await verifier.verify(sign())).ok).toBe(true);
+      now = Number.NaN;
+      await expect(verifier.verify(sign({ at: NOW - 3_600_000 }))).rejects.toThrow(/^now: NaN is not a number/);
+    });
+
+    test.each([0, Number.NaN, -5, '10', Number.POSITIVE_INFINITY, null])('include %o as the size of a memory store', (maxIds) => {
+      expect(() => library().memoryStore({ maxIds: maxIds as number })).toThrow(
+        expect.objectContaining({
+          name: 'VerifierError',
+          message: expect.stringMatching(/^memoryStore\.maxIds: .* is not an integer/),
+        }),
+      );
+    });
+
+    test('do not include settings that are undefined, nor a store with fields of any name', async () => {
+      class Store {
+        readonly store = new Map();
+        readonly #inner = library().memoryStore({});
+        claim(...given: Parameters<EventStore['claim']>) {
+          return this.#inner.claim(...given);
+        }
+        confirm(...given: Parameters<EventStore['confirm']>) {
+          return this.#inner.confirm(...given);
+        }
+        release(...given: Parameters<EventStore['release']>) {
+          return this.#inner.release(...given);
+        }
+      }
+      const names = ['tolerance', 'handshake', 'maxBody', 'contentTypes', 'allowQuery', 'publicUrl', 'onStoreError'];
+      const unset = Object.fromEntries(names.map((name) => [name, undefined]));
+      const verifier = create({ ...unset, dedup: new Store() });
+      expect(await verifier.ready()).toEqual([]);
+      expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
+      expect((await verifier.handle(sign(), () => undefined)).status).toBe(200);
     });
 
     test('include the default retention for a sender that sends the same bytes for a later event', async () => {

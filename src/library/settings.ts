@@ -1,0 +1,111 @@
+/** Checks the settings of a verifier: apps in JavaScript can pass anything, such as an unset variable, and a wrong value could switch a check off. */
+import { type Milliseconds, parseDuration } from '../core/clock.ts';
+import { MEDIA_TYPE } from '../core/head.ts';
+import type { Tolerance } from '../verify/schemes/description.ts';
+import type { Duration, HandshakeSettings, SecretOptions, VerifierOptions } from './types.ts';
+
+/** A setting is wrong. The message says which, and how to fix it; it contains no secret. */
+export class VerifierError extends Error {
+  override name = 'VerifierError';
+}
+
+export function fail(text: string): never {
+  throw new VerifierError(text);
+}
+
+/** Which values of a setting are right, what they are called, and whether it must be set. */
+type Rule = readonly [isRight: (value: unknown) => boolean, title: string, isNeeded?: true];
+/** A rule for each setting; all others are unknown. */
+export type Rules<Settings> = Readonly<Record<keyof Settings, Rule>>;
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+const isFunction = (value: unknown): boolean => typeof value === 'function';
+const isMatch = (pattern: RegExp, value: unknown): boolean => typeof value === 'string' && pattern.test(value);
+const isListOf = (pattern: RegExp, value: unknown): boolean =>
+  Array.isArray(value) && value.length > 0 && value.every((each) => isMatch(pattern, each));
+
+/** Checked where it is read. */
+export const ANY: Rule = [(value) => value !== null, 'a value'];
+export const COUNT: Rule = [(value) => Number.isSafeInteger(value) && (value as number) > 0, 'an integer above 0'];
+export const LABEL: Rule = [(value) => isMatch(/^[\x21-\x7e]{1,128}$/, value), '1 to 128 visible ASCII characters'];
+const TEXT: Rule = [(value) => isMatch(/./, value), 'text'];
+const FUNCTION: Rule = [isFunction, 'a function'];
+
+export function oneOf(...values: string[]): Rule {
+  return [(value) => values.includes(value as string), values.join(' or ')];
+}
+
+/** For an object of an app with these methods. */
+export function hasMethods(...names: string[]): Rule {
+  const isRight = (value: unknown): boolean =>
+    isObject(value) && names.every((name) => isFunction((value as Record<string, unknown>)[name]));
+  return [isRight, `an object with the methods ${names.join(', ')}`, true];
+}
+
+export const VERIFIER: Rules<VerifierOptions> = {
+  scheme: [(value) => typeof value === 'string' || isObject(value), 'the name or the description of a scheme', true],
+  secrets: [Array.isArray, 'a list', true],
+  tolerance: ANY,
+  dedup: [isObject, 'a store, or an object with one'],
+  handshake: [(value) => value === 'off' || isObject(value), 'off or an object'],
+  maxBody: COUNT,
+  contentTypes: [(value) => isListOf(MEDIA_TYPE, value), 'a list of media types in lower case, such as application/json'],
+  allowQuery: [(value) => typeof value === 'boolean', 'true or false'],
+  publicUrl: [(value) => isMatch(/^https?:\/\/[^?#@]*[^?#@/]$/, value), 'scheme and host, such as https://hooks.example.com'],
+  urlCredentials: ANY,
+  receiverId: LABEL,
+  onStoreError: FUNCTION,
+  now: FUNCTION,
+};
+
+export const SECRET: Rules<SecretOptions> = {
+  secret: ANY,
+  name: TEXT,
+  encoding: oneOf('utf8', 'base64', 'hex'),
+  notAfter: [Number.isFinite, 'a number of milliseconds since 1970'],
+};
+
+export const HANDSHAKE: Rules<HandshakeSettings> = {
+  type: ANY,
+  verifyToken: ANY,
+  parameter: TEXT,
+  allowedOrigins: [(value) => isListOf(/./, value), 'a list of host names'],
+  allowedRate: COUNT,
+  publicKey: TEXT,
+  onOfferedToken: FUNCTION,
+};
+
+/** Throws for the first wrong setting. A setting that is undefined is not set. */
+export function checkSettings<Settings>(given: Settings, rules: Rules<Settings>, path = ''): void {
+  if (!isObject(given)) return fail(`${path || 'options'}: ${show(given)} is not an object`);
+  for (const name of new Set([...Object.keys(rules), ...Object.keys(given)])) {
+    const title = path === '' ? name : `${path}.${name}`;
+    if (!Object.hasOwn(rules, name)) fail(`${title}: unknown; the settings are ${Object.keys(rules).join(', ')}`);
+    const [isRight, wanted, isNeeded] = rules[name as keyof Settings];
+    const value: unknown = given[name as keyof Settings];
+    if ((value !== undefined || isNeeded) && !isRight(value)) fail(`${title}: ${show(value)} is not ${wanted}`);
+  }
+}
+
+/** No text and no object, which may be or contain a secret. */
+function show(value: unknown): string {
+  return typeof value === 'string' || Object(value) === value ? `the ${typeof value}` : String(value);
+}
+
+/** The time by the clock of the app. */
+export function readNow(now: () => number): number {
+  const at = now();
+  return Number.isFinite(at) ? at : fail(`now: ${show(at)} is not a number of milliseconds since 1970`);
+}
+
+export function toTime(value: Duration, setting: string): Milliseconds {
+  const time = typeof value === 'string' ? parseDuration(value) : value;
+  if (typeof time === 'object') return fail(`${setting}: ${time.problem}`);
+  return Number.isFinite(time) && time >= 0 ? time : fail(`${setting}: ${show(time)} is not a number of milliseconds`);
+}
+
+export function toTolerance(given: NonNullable<VerifierOptions['tolerance']>): Tolerance {
+  if (!isObject(given)) return toTolerance({ past: given, future: given });
+  checkSettings(given, { past: ANY, future: ANY }, 'tolerance');
+  return { past: toTime(given.past, 'tolerance'), future: toTime(given.future, 'tolerance') };
+}
