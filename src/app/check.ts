@@ -100,7 +100,7 @@ export async function readParts(loaded: LoadedConfig, clock: Clock, seen: Finger
   const authzTls = await readTls(loaded.config.authz?.tls, ['authz', 'tls'], clock);
   const tracing = await readOtlpSettings(loaded.config.tracing);
   const provider = await readProvider(loaded.config, clock);
-  const store = await readStoreSettings(loaded.config.store);
+  const store = await readStoreSettings(loaded.config);
   const reads = [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing, provider];
   const found = [oversize, expired, bcrypt, ...reads.map((read) => read?.problems ?? []), others, store.problems].flat();
   const problems = [...loaded.problems, ...found.map(loaded.locate)];
@@ -343,7 +343,7 @@ async function testStore(
     onUp: () => onSettled({}),
     onDown: ({ message, hint }) => onSettled({ failure: message, hint }),
     onWarning: () => undefined,
-    onAttemptsFull: () => undefined,
+    onFull: () => undefined,
   });
   const cancel = clock.after(redis.connectTimeout + redis.commandTimeout, () =>
     onSettled({ failure: `${title} did not reply in time` }),

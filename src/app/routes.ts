@@ -467,7 +467,7 @@ function openReportedStore(
       logger.error('store_down', { store: 'redis', address, since: toInstant(since), message, hint });
     },
     onWarning: (message) => logger.warn('store_warning', { message }),
-    onAttemptsFull: () => metrics.limitHit('login_attempts'),
+    onFull: (limit) => metrics.limitHit(limit),
   });
   return { store, storeTried, storeProblem: () => problem };
 }

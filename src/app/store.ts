@@ -1,13 +1,13 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
 import { createSecureContext } from 'node:tls';
-import type { RedisConfig, SecretSource, StoreConfig } from '../config/schema/config.ts';
+import { type Config, type RedisConfig, remembersIds, type SecretSource, type StoreConfig } from '../config/schema/config.ts';
 import { readPem } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { error, type Path, type Problem, under, unwrap } from '../core/problem.ts';
 import { Secret } from '../core/secret.ts';
-import { createMemoryNewestVersions, createMemorySeenIds } from '../state/memory.ts';
+import { createMemoryNewestVersions, createMemorySeenIds, type StoreLimit } from '../state/memory.ts';
 import type { NewestVersions } from '../state/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/client.ts';
 import { createRedisStore, type RedisStoreEvents } from '../state/redis/redis-store.ts';
@@ -19,6 +19,8 @@ import { type Attempts, createMemoryAttempts, withBanCache, withFallback } from 
 export interface StoreSettings {
   readonly redis: RedisStoreOptions | undefined;
   readonly maxIds: number;
+  /** Several routes use it. */
+  readonly isShared: boolean;
   readonly problems: readonly Problem[];
 }
 
@@ -26,12 +28,13 @@ const DEFAULT_PORT = 6379;
 const PATH = ['store', 'redis'];
 
 /** Reads the secrets and files the store's config names. */
-export async function readStoreSettings(config: StoreConfig): Promise<StoreSettings> {
-  const { maxIds } = config.memory;
-  if (config.redis === undefined) return { redis: undefined, maxIds, problems: [] };
+export async function readStoreSettings({ store, routes }: Pick<Config, 'store' | 'routes'>): Promise<StoreSettings> {
+  const users = routes.filter((route) => remembersIds(route) || route.webhook?.order !== undefined);
+  const settings = { redis: undefined, maxIds: store.memory.maxIds, isShared: users.length > 1, problems: [] };
+  if (store.redis === undefined) return settings;
   const reader = new SettingsReader();
-  const redis = await reader.read(config.redis);
-  return { redis, maxIds, problems: under(PATH, reader.problems) };
+  const redis = await reader.read(store.redis);
+  return { ...settings, redis, problems: under(PATH, reader.problems) };
 }
 
 type TlsConfig = { readonly [Key in 'caFile' | 'certFile' | 'keyFile' | 'serverName']?: string | undefined };
@@ -54,7 +57,7 @@ export interface OpenedStore {
   readonly attempts: Attempts;
   /** Undefined without Redis. */
   readonly streams: SharedStreams | undefined;
-  /** Later connections to Redis use these settings, which were read from the same config. */
+  /** Later connections to Redis, and shares of the memory, use these settings, which were read from the config in use. */
   update(settings: StoreSettings): void;
   /** Closes connections; later calls reject with StoreUnavailable. */
   close(): Promise<void>;
@@ -65,11 +68,11 @@ export function openStore(
   settings: StoreSettings,
   clock: Clock,
   events: RedisStoreEvents & {
-    /** Login attempts are rejected because every counter in memory is banned. */
-    onAttemptsFull(): void;
+    /** Login attempts are rejected because every counter in memory is banned, or events because IDs or resources fill their memory. */
+    onFull(limit: 'login_attempts' | StoreLimit): void;
   },
 ): OpenedStore {
-  const attempts = createMemoryAttempts(clock, MAX_ATTEMPT_KEYS, () => events.onAttemptsFull());
+  const attempts = createMemoryAttempts(clock, MAX_ATTEMPT_KEYS, () => events.onFull('login_attempts'));
   if (settings.redis !== undefined) {
     const store = createRedisStore(settings.redis, events, clock);
     const shared = withBanCache(store, clock, { maxBans: MAX_ATTEMPT_KEYS });
@@ -82,15 +85,20 @@ export function openStore(
       close: () => store.close(),
     };
   }
-  const seenIds = createMemorySeenIds(clock, { maxIds: settings.maxIds });
-  const versions = createMemoryNewestVersions(clock, { maxResources: settings.maxIds });
+  const { maxIds } = settings;
+  let { isShared } = settings;
+  const shares = { isShared: () => isShared, onFull: (limit: StoreLimit) => events.onFull(limit) };
+  const seenIds = createMemorySeenIds(clock, { ...shares, maxIds });
+  const versions = createMemoryNewestVersions(clock, { ...shares, maxResources: maxIds });
   events.onUp();
   return {
     seenIds,
     versions,
     attempts,
     streams: undefined,
-    update: () => undefined,
+    update(next) {
+      isShared = next.isShared;
+    },
     close: async () => {
       await Promise.all([seenIds.close(), versions.close()]);
     },

@@ -215,7 +215,7 @@ async function reloadProvider(
 
 /** A broken file leaves the settings before it in use. */
 async function reloadStore(_changed: readonly string[], { config, logger, store }: ReloadParts): Promise<readonly string[]> {
-  const read = await readStoreSettings(config.store);
+  const read = await readStoreSettings(config);
   for (const { path, message } of read.problems) logger.error('store_reload_failed', { path: path.join('.'), message });
   if (read.problems.length > 0) return ALL_READ;
   store.update(read);

@@ -33,6 +33,8 @@ const LIMITS = [
   'in_flight_queue',
   'queue_timeout',
   'waiters',
+  'store',
+  'store_share',
   'buffer',
   'buffer_share',
   'heap',

@@ -41,12 +41,13 @@ export { VerifierError };
 
 /**
  * Remembers events in the memory of this process: for one long-running process, and for tests. `maxIds`: entries, of about 300 bytes each; an event has one,
- * or two if its sender does not sign the ID. While it is full, new events get 503, and `onStoreError` gets the error. Throws VerifierError.
+ * or two if its sender does not sign the ID. Events of one secret get at most three times the entries that are free. While it is full, new events get 503,
+ * and `onStoreError` gets the error. Throws VerifierError.
  */
 export function memoryStore(settings: { readonly maxIds?: number } = {}): EventStore {
   checkSettings(settings, { maxIds: COUNT }, 'memoryStore');
   const { maxIds = DEFAULT_MAX_IDS } = settings;
-  // Without a timer, which workers do not allow before the first request: expired events are removed when the store is full.
+  // Without a timer, which workers do not allow before the first request: new events remove the expired ones.
   return createMemorySeenIds({ ...systemClock, every: () => () => undefined }, { maxIds });
 }
 

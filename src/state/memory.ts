@@ -1,5 +1,6 @@
 /** The SeenIds and NewestVersions of one process: bounded, and nothing is forgotten before its expiry. */
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import { Counts, ROUTE_TO_FREE } from '../core/collections.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from './newest-versions.ts';
 import { type ClaimRequest, type ClaimResult, type Forgotten, type SeenIds, StoreUnavailable } from './seen-ids.ts';
 
@@ -9,8 +10,19 @@ interface Expiring {
   readonly expiresAt: Milliseconds;
 }
 
+/** How routes share a store. */
+interface StoreShares {
+  /** If there are several routes, one of them holds at most three times what is free. By default there are. */
+  readonly isShared?: () => boolean;
+  /** A new entry was rejected: the store is full, or its route has reached its share. */
+  readonly onFull?: (limit: StoreLimit) => void;
+}
+
+/** A limit of a store, in the metrics. */
+export type StoreLimit = 'store' | 'store_share';
+
 /** The bounds of a map. */
-interface MapBounds {
+interface MapBounds extends StoreShares {
   readonly maxEntries: number;
   /** The noun for the entries in the error of a full map, such as `IDs`. */
   readonly what: string;
@@ -18,6 +30,9 @@ interface MapBounds {
 
 /** Expired entries are removed with up to this delay. The delay affects only memory: `get` never returns an expired entry. */
 const BUCKET_MS = 1_000;
+
+/** Follows the route in each key (`toKey` of the dedup gate). */
+const TAGGED = /:[dhiko]\d*:.*/s;
 
 /**
  * A bounded map whose entries expire; no entry is removed before its expiry. Keys are kept in buckets by the second of their expiry, so that no
@@ -29,6 +44,8 @@ export class ExpiringMap<Entry extends Expiring> {
   readonly #entries = new Map<string, Entry>();
   /** Bucket number → keys whose entry expires in that second: one for each entry. */
   readonly #buckets = new Map<number, Set<string>>();
+  /** Entries of each route. */
+  readonly #routes = new Counts();
   readonly #stopSweep: CancelTimer;
   #swept: number;
   #isClosed = false;
@@ -52,17 +69,11 @@ export class ExpiringMap<Entry extends Expiring> {
     return entry !== undefined && this.#clock.monotonic() < entry.expiresAt ? entry : undefined;
   }
 
-  /** Throws StoreUnavailable (`full`) if the key is new and the map is full. */
+  /** Throws StoreUnavailable (`full`) if the key is new, and the map is full or its route has reached its share. */
   put(key: string, entry: Entry): void {
     this.#checkOpen();
-    const { maxEntries, what } = this.#bounds;
-    if (!this.#entries.has(key) && this.#entries.size >= maxEntries) {
-      this.#sweep();
-      // Removing an entry that has not expired would allow the replay that it prevents.
-      if (this.#entries.size >= maxEntries)
-        throw new StoreUnavailable('full', `the memory store is full (${maxEntries} ${what})`);
-    }
-    this.#leaveBucket(key);
+    if (this.#entries.has(key)) this.#leaveBucket(key);
+    else this.#add(key.replace(TAGGED, ''));
     this.#entries.set(key, entry);
     const bucket = toBucket(entry.expiresAt);
     const keys = this.#buckets.get(bucket);
@@ -73,12 +84,28 @@ export class ExpiringMap<Entry extends Expiring> {
   delete(key: string): void {
     this.#checkOpen();
     this.#leaveBucket(key);
-    this.#entries.delete(key);
+    if (this.#entries.delete(key)) this.#routes.add(key.replace(TAGGED, ''), -1);
   }
 
   close(): void {
     this.#isClosed = true;
     this.#stopSweep();
+  }
+
+  /** Counts a new entry. */
+  #add(route: string): void {
+    // Removing an entry that has not expired would allow the replay that it prevents.
+    this.#sweep();
+    const { maxEntries, what, isShared, onFull } = this.#bounds;
+    const count = this.#routes.of(route);
+    const free = maxEntries - this.#entries.size;
+    const isFull = free <= 0;
+    if (isFull || (count >= ROUTE_TO_FREE * free && isShared?.() !== false)) {
+      onFull?.(isFull ? 'store' : 'store_share');
+      const used = isFull ? '(' : `for this sender (${count} of `;
+      throw new StoreUnavailable('full', `the memory store is full ${used}${maxEntries} ${what})`);
+    }
+    this.#routes.add(route, 1);
   }
 
   #leaveBucket(key: string): void {
@@ -96,15 +123,8 @@ export class ExpiringMap<Entry extends Expiring> {
 
   /** Removes expired entries. */
   #sweep(): void {
-    const now = this.#clock.monotonic();
-    const current = toBucket(now);
-    for (; this.#swept < current; this.#swept++) {
-      for (const key of this.#buckets.get(this.#swept) ?? []) {
-        const entry = this.#entries.get(key);
-        if (entry !== undefined && entry.expiresAt <= now) this.#entries.delete(key);
-      }
-      this.#buckets.delete(this.#swept);
-    }
+    const current = toBucket(this.#clock.monotonic());
+    for (; this.#swept < current; this.#swept++) for (const key of this.#buckets.get(this.#swept) ?? []) this.delete(key);
   }
 }
 
@@ -124,21 +144,21 @@ interface SeenEntry {
 /** Creates the store. */
 export function createMemorySeenIds(
   clock: Clock,
-  options: {
+  options: StoreShares & {
     /** Maximum number of IDs, claimed and handled together. */
     readonly maxIds: number;
   },
 ): SeenIds {
-  return new MemorySeenIds(clock, options.maxIds);
+  return new MemorySeenIds(clock, { ...options, maxEntries: options.maxIds, what: 'IDs' });
 }
 
 class MemorySeenIds implements SeenIds {
   readonly #clock: Clock;
   readonly #entries: ExpiringMap<SeenEntry>;
 
-  constructor(clock: Clock, maxIds: number) {
+  constructor(clock: Clock, bounds: MapBounds) {
     this.#clock = clock;
-    this.#entries = new ExpiringMap(clock, { maxEntries: maxIds, what: 'IDs' });
+    this.#entries = new ExpiringMap(clock, bounds);
   }
 
   async claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
@@ -205,21 +225,21 @@ interface Resource {
 /** Creates the store. */
 export function createMemoryNewestVersions(
   clock: Clock,
-  options: {
+  options: StoreShares & {
     /** Maximum number of resources. */
     readonly maxResources: number;
   },
 ): NewestVersions {
-  return new MemoryNewestVersions(clock, options.maxResources);
+  return new MemoryNewestVersions(clock, { ...options, maxEntries: options.maxResources, what: 'resources' });
 }
 
 class MemoryNewestVersions implements NewestVersions {
   readonly #clock: Clock;
   readonly #resources: ExpiringMap<Resource>;
 
-  constructor(clock: Clock, maxResources: number) {
+  constructor(clock: Clock, bounds: MapBounds) {
     this.#clock = clock;
-    this.#resources = new ExpiringMap(clock, { maxEntries: maxResources, what: 'resources' });
+    this.#resources = new ExpiringMap(clock, bounds);
   }
 
   async enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {

@@ -90,6 +90,17 @@ describe('serves valid deliveries while one client', () => {
     await Promise.all(replays);
   });
 
+  test('fills the memory for IDs with valid deliveries of its own route', async () => {
+    const busy = toRoute(app.port, { match: { path: '/hooks/busy' }, route: { name: 'busy' } });
+    await start({ store: { memory: { maxIds: 40 } }, routes: [toRoute(app.port), busy] });
+    const statuses = [];
+    for (let i = 0; i < 32; i++) statuses.push((await send(gate.port, { ...makeDelivery(), path: '/hooks/busy' })).status);
+    expect(statuses).toEqual(statuses.map((_, i) => (i < 30 ? 200 : 503)));
+    expect(gate.log().at(-1)).toMatchObject({ reason: 'dedup_unavailable', detail: expect.stringContaining('30 of 40 IDs') });
+    expect([await limitHits('store_share'), await limitHits('store')]).toEqual([2, 0]);
+    expect(await deliver()).toBe(200);
+  });
+
   test('holds 1,030 silent connections', async () => {
     // A busy machine takes its time to open them; none may end by itself meanwhile.
     await start({ limits: { headTimeout: '5m' } });

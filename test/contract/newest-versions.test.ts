@@ -51,6 +51,16 @@ describe('in memory', () => {
     expect(await store.enter({ ...ENTER, key: 'c' })).toEqual({ state: 'entered' });
   });
 
+  test('a route holds three times what it leaves to others', async () => {
+    const store = createMemoryNewestVersions(new FakeClock(), { maxResources: 4 });
+    for (const name of ['1', '2', '3']) await store.enter({ ...ENTER, key: `a:o1:i:${name}` });
+    await expect(store.enter({ ...ENTER, key: 'a:o1:i:4' })).rejects.toMatchObject({
+      failure: 'full',
+      message: 'the memory store is full for this sender (3 of 4 resources)',
+    });
+    expect(await store.enter({ ...ENTER, key: 'b:o1:i:1' })).toEqual({ state: 'entered' });
+  });
+
   test('a closed store rejects, and leaves no timer', async () => {
     const clock = new FakeClock();
     const store = createMemoryNewestVersions(clock, { maxResources: 2 });

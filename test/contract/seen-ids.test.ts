@@ -83,6 +83,67 @@ describe('the memory store', () => {
     expect(await store.claim({ ...CLAIM, token: 'x' })).toMatchObject({ state: 'handled' });
   });
 
+  describe('with IDs of several routes', () => {
+    let clock: FakeClock;
+    let store: SeenIds;
+    let isShared: boolean;
+    const hits: string[] = [];
+    /** Claims IDs until one is rejected; returns how many were not. */
+    async function fill(route: string, retentionMs = 600_000): Promise<number> {
+      for (let i = 0; ; i++) {
+        const key = `${route}:i:${i}`;
+        const hit = hits.length;
+        const result = await store.claim({ ...CLAIM, key }).catch((thrown: unknown) => thrown);
+        if (hits.length > hit) return i;
+        expect(result).toEqual({ state: 'new' });
+        await store.confirm(key, CLAIM.token, 'f', retentionMs);
+      }
+    }
+
+    beforeEach(() => {
+      clock = new FakeClock();
+      isShared = true;
+      hits.length = 0;
+      store = createMemorySeenIds(clock, { maxIds: 16, isShared: () => isShared, onFull: (limit) => hits.push(limit) });
+    });
+
+    test('one of them holds three times what it leaves, also if it was the first', async () => {
+      expect(await fill('a')).toBe(12);
+      await expect(store.claim({ ...CLAIM, key: 'a:i:x' })).rejects.toMatchObject({
+        failure: 'full',
+        message: 'the memory store is full for this sender (12 of 16 IDs)',
+      });
+      expect([await fill('b'), await fill('c')]).toEqual([3, 1]);
+      expect(hits).toEqual(['store_share', 'store_share', 'store_share', 'store']);
+      expect(await store.claim({ ...CLAIM, key: 'a:i:0' })).toMatchObject({ state: 'handled' });
+    });
+
+    test('it holds fewer while others hold some, and as many again once IDs are released, forgotten or expired', async () => {
+      expect([await fill('b', 5_000), await fill('a', 5_000)]).toEqual([12, 3]);
+      await clock.advance(7_000);
+      expect(await fill('a')).toBe(12);
+      await store.forget('a:i:0');
+      await store.forget('a:i:0');
+      await store.claim({ ...CLAIM, key: 'a:i:x' });
+      await store.release('a:i:x', CLAIM.token);
+      expect(await store.claim({ ...CLAIM, key: 'a:i:y' })).toEqual({ state: 'new' });
+      await expect(store.claim({ ...CLAIM, key: 'a:i:z' })).rejects.toMatchObject({ failure: 'full' });
+    });
+
+    test('keys of every kind count for their route, whatever is in an ID', async () => {
+      const names = ['a:i:b:i:1', 'a:d:digest', 'a:h:hash', 'a:k1:digest', 'a:k12:digest', 'a:o1:i:name', 'a:o2:h:hash'];
+      for (const key of [...names, 'a:i::d:1', 'a:i:x:o1:', 'a:i:5', 'a:i:6', 'a:i:7']) await store.claim({ ...CLAIM, key });
+      await expect(store.claim({ ...CLAIM, key: 'a:i:8' })).rejects.toMatchObject({ failure: 'full' });
+      expect(await store.claim({ ...CLAIM, key: 'a.b:i:1' })).toEqual({ state: 'new' });
+    });
+
+    test('a single one may have all', async () => {
+      isShared = false;
+      expect(await fill('a')).toBe(16);
+      expect(hits).toEqual(['store']);
+    });
+  });
+
   test('rejects once it is closed', async () => {
     const store = createMemorySeenIds(new FakeClock(), { maxIds: 10 });
     await store.close();

@@ -89,7 +89,7 @@ export const store = z
           .max(10_000_000)
           .optional()
           .describe(
-            "Maximum number of IDs, and of resources of `order`, in the memory store; if it is full, deliveries are rejected with 503. Default: 250000, or as many as fit in a third of the process's heap (docs/sizing.md).",
+            "Maximum number of IDs, and of resources of `order`, in the memory store; if it is full, or one of several routes has its share of it (docs/fair-use.md), deliveries are rejected with 503. Default: 250000, or as many as fit in a third of the process's heap (docs/sizing.md).",
           )
           .transform((maxIds) => maxIds ?? deriveMaxIds(getHeapStatistics().heap_size_limit)),
       })

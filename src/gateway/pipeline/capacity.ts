@@ -1,7 +1,7 @@
 /** Limits how many requests the apps handle at once, and shares these slots among clients; a bounded number of requests may queue. */
 
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { KEPT_CLIENTS, type ListElement, UnorderedList } from '../../core/collections.ts';
+import { KEPT_CLIENTS, type ListElement, ROUTE_TO_FREE, UnorderedList } from '../../core/collections.ts';
 import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { ClientResponse } from '../../core/request.ts';
 
@@ -54,8 +54,6 @@ interface FollowedResponse extends ListElement {
 }
 
 const SWEEP_INTERVAL_MS = 1_000;
-/** A route that has so many times the slots that are free gets no further one: some are left, however many routes have apps that hang. */
-const ROUTE_TO_FREE = 3;
 
 interface QueuedRequest extends AppSlot {
   readonly resolve: (result: CapacityResult) => void;

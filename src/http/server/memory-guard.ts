@@ -1,6 +1,6 @@
 /** Rejects work before the kernel kills the process for its memory, and divides the memory for bodies between requests. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/collections.ts';
+import { Counts, ROUTE_TO_FREE } from '../../core/collections.ts';
 import { toSite } from '../../core/ip-address.ts';
 
 /** The memory state that code checks before it allocates. */
@@ -264,9 +264,6 @@ const SMALL_SHARE = 1 / 4;
 const WAITING_SHARE = 1 / 8;
 /** Each eviction frees at least this share of the budget: evicting one body for each chunk would take quadratic time. */
 export const EVICTED_SHARE = 1 / 16;
-
-/** A route may hold so many times what is left: something remains, however many routes have apps that hang. */
-const ROUTE_TO_FREE = 3;
 
 /** The bodies of one route. */
 interface RouteUse {

@@ -1,9 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { readStoreSettings, type StoreSettings } from '../../../src/app/store.ts';
+import { openStore, readStoreSettings, type StoreSettings } from '../../../src/app/store.ts';
+import type { Config } from '../../../src/config/schema/config.ts';
 import { ConfigSchema } from '../../../src/config/schema/schema.ts';
 import { makeAuthority, readPair } from '../../support/certificates.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { useFolder } from '../../support/fixtures.ts';
 
 const folder = useFolder();
@@ -17,14 +19,41 @@ const ROUTE = {
   upstream: 'http://127.0.0.1:1',
   webhook: { keys: [{ name: 'k', secret: { env: 'X' } }] },
 };
-const read = (redis: unknown): Promise<StoreSettings> =>
-  readStoreSettings(ConfigSchema.parse({ store: { redis }, routes: [ROUTE] }).store);
+const read = (redis: unknown, routes: readonly object[] = [ROUTE], memory = {}): Promise<StoreSettings> =>
+  readStoreSettings(ConfigSchema.parse({ store: { redis, memory }, routes }) as Config);
 const authority = makeAuthority(folder, 'ca');
 const pair = authority.issue('client', 'DNS:client');
 const node = (port: number) => ({ host: '127.0.0.1', port });
 
 test('without Redis there is memory', async () => {
-  expect(await read(undefined)).toEqual({ redis: undefined, maxIds: 250_000, problems: [] });
+  expect(await read(undefined)).toEqual({ redis: undefined, maxIds: 250_000, isShared: false, problems: [] });
+});
+
+test('in memory, a route leaves some room if another one remembers IDs, also after a reload', async () => {
+  const toOther = (webhook: object) => ({
+    ...ROUTE,
+    name: 'b',
+    match: { path: '/b' },
+    webhook: { ...ROUTE.webhook, ...webhook },
+  });
+  const memory = { maxIds: 4 };
+  const single = await read(undefined, [ROUTE, toOther({ dedup: 'off' })], memory);
+  const several = await read(undefined, [ROUTE, toOther({})], memory);
+  const ordered = await read(undefined, [ROUTE, toOther({ dedup: 'off', order: { key: '$.id', version: '$.version' } })], memory);
+  expect([single, several, ordered].map(({ isShared }) => isShared)).toEqual([false, true, true]);
+  const hits: string[] = [];
+  const nothing = (): void => undefined;
+  const events = { onUp: nothing, onDown: nothing, onWarning: nothing, onFull: (limit: string) => void hits.push(limit) };
+  const store = openStore(single, new FakeClock(), events);
+  const lease = { token: 't', leaseMs: 60_000 };
+  const claim = (key: string) => store.seenIds.claim({ ...lease, key, fingerprint: 'f' });
+  const enter = (key: string) => store.versions.enter({ ...lease, key, version: '1' });
+  for (const id of ['1', '2', '3', '4']) await claim(`a:i:${id}`);
+  await expect(claim('a:i:5')).rejects.toMatchObject({ failure: 'full' });
+  store.update(several);
+  for (const id of ['1', '2', '3']) await enter(`a:o1:i:${id}`);
+  await expect(enter('a:o1:i:4')).rejects.toMatchObject({ failure: 'full' });
+  expect(hits).toEqual(['store', 'store_share']);
 });
 
 describe('Redis is found', () => {

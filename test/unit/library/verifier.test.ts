@@ -501,6 +501,18 @@ describe.each([
       expect(statuses).toEqual([204, 503, 200]);
       expect(errors.map(String)).toEqual([expect.stringMatching(/the memory store is full \(1 /)]);
     });
+
+    test('keeps a quarter of the memory for the events of other secrets', async () => {
+      const errors: unknown[] = [];
+      const dedup = library().memoryStore({ maxIds: 4 });
+      const deliver = async (id: string, secret: string): Promise<number> => {
+        const verifier = open({ secrets: [secret], dedup, onStoreError: (error) => errors.push(error) });
+        return (await verifier.handle(sign({ id, secret }), () => undefined)).status;
+      };
+      for (const id of ['msg_1', 'msg_2', 'msg_3']) expect(await deliver(id, SECRET)).toBe(204);
+      expect([await deliver('msg_4', SECRET), await deliver('msg_4', OLD_SECRET)]).toEqual([503, 204]);
+      expect(errors.map(String)).toEqual([expect.stringMatching(/the memory store is full for this sender \(3 of 4 IDs\)$/)]);
+    });
   });
 
   describe('wrong settings', () => {

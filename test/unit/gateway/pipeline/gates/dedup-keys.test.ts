@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { forgetEvent, toContentFingerprint, toDigestKey, toKey } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
+import {
+  forgetEvent,
+  toContentFingerprint,
+  toDigestKey,
+  toKey,
+  toResourceKey,
+} from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { createMemorySeenIds } from '../../../../../src/state/memory.ts';
 import { type SeenIds, StoreUnavailable } from '../../../../../src/state/seen-ids.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
@@ -24,6 +30,13 @@ describe('keys', () => {
     expect(toKey('a', 'evt_1')).toBe('a:i:evt_1');
     for (const key of keys) expect(key.length).toBeLessThan(120);
   });
+});
+
+test('keys of every form count for their route in the memory store', async () => {
+  const store = createMemorySeenIds(new FakeClock(), { maxIds: 4 });
+  for (const key of [toKey('a', 'b:i:1'), toKey('a', 'ö'), toDigestKey('a', DIGEST)]) await claim(store, key);
+  await expect(claim(store, toResourceKey('a', '1', 'x'))).rejects.toThrow('3 of 4 IDs');
+  expect(await claim(store, toResourceKey('b', '1', 'x'))).toBe('new');
 });
 
 test('a fingerprint of content differs with one bit and with the length, and fits into an entry of the store', () => {
