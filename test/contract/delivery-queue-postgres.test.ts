@@ -24,7 +24,9 @@ describeDeliveryQueue(
 test('an upgrade waits for a long transaction without stopping other replicas', async () => {
   const url = server.url();
   await (await openPostgresQueue(url, 'old')).close();
-  server.sql('ALTER TABLE old.lane DROP COLUMN schedule; UPDATE old.version SET number = 1');
+  server.sql(
+    'ALTER TABLE old.lane DROP COLUMN schedule; ALTER TABLE old.version DROP COLUMN pruned; UPDATE old.version SET number = 1',
+  );
   const [backup, replica] = [new pg.Client(url), new pg.Client(url)];
   await Promise.all([backup.connect(), replica.connect()]);
   await backup.query('BEGIN; SELECT * FROM old.lane');
@@ -39,7 +41,7 @@ test('an upgrade waits for a long transaction without stopping other replicas', 
   await backup.query('COMMIT');
   await (await upgraded).close();
   await Promise.all([backup.end(), replica.end()]);
-  server.sql('SELECT schedule FROM old.lane');
+  server.sql('SELECT schedule FROM old.lane; SELECT pruned FROM old.version');
 }, 60_000);
 
 /** Reads of a process by indexes; PostgreSQL knows them once its connections are closed. */

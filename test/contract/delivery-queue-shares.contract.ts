@@ -5,7 +5,7 @@ import { drain } from '../support/queue/lanes.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 
 /** The limits of what may wait. */
-export function describeShares({ open, store }: QueueFixture): void {
+export function describeShares({ open, close, store }: QueueFixture): void {
   const now = (): number => store().clock.now();
   const full = (...texts: readonly string[]) => ({
     code: 'queue_full',
@@ -130,23 +130,46 @@ export function describeShares({ open, store }: QueueFixture): void {
     test('do not count delivered events: any number is accepted, and the oldest leave when the store is too large', async () => {
       const queue = await open({ maxEvents: 10, maxBytes: 60_000 });
       const ids: string[] = [];
+      const createdAt = 1_700_000_000_000;
       for (let round = 0; round < 10; round++) {
         const events = Array.from({ length: 4 }, (_, i) =>
-          newEvent(['a'], { body: Buffer.alloc(2_000), createdAt: 1_700_000_000_000 + 10 * round + i }),
+          newEvent(['a'], { body: Buffer.alloc(2_000), createdAt: createdAt + 10 * round + i }),
         );
         await queue.append(events);
         ids.push(...events.map(({ id }) => id));
         await drain(queue, now);
       }
       expect(await count(queue)).toEqual([0, 40, 0]);
-      const { storedBytes } = await queue.stats(now());
+      const { storedBytes, prunedUntil } = await queue.stats(now());
       expect(storedBytes).toBeGreaterThan(60_000);
+      expect(prunedUntil).toBe(0);
       const removed = await queue.prune(0, 0, 100);
       expect(await queue.stats(now())).toMatchObject({ storedEvents: 40 - removed, events: 0 });
       expect((await queue.stats(now())).storedBytes).toBeLessThanOrEqual(60_000);
       expect((await queue.stats(now())).storedBytes).toBeGreaterThan(55_000);
       expect(await queue.getEvent(ids[removed - 1] ?? '')).toBeUndefined();
       expect(await queue.getEvent(ids[removed] ?? '')).toBeDefined();
+      const last = removed - 1;
+      expect(await queue.stats(now())).toMatchObject({ prunedUntil: createdAt + 10 * Math.floor(last / 4) + (last % 4) });
+    });
+
+    test('tell until which time of creation events have left, also after a restart with more room', async () => {
+      const queue = await open({ maxBytes: 10_000 });
+      const create = (at: number) => newEvent(['a'], { body: Buffer.alloc(4_000), createdAt: at });
+      await queue.append([create(1_000), create(3_000)]);
+      await drain(queue, now);
+      expect(await queue.prune(0, 0, 100)).toBe(0);
+      await queue.append([create(2_000)]);
+      await drain(queue, now);
+      expect(await queue.prune(0, 0, 100)).toBe(1);
+      expect(await queue.stats(now())).toMatchObject({ prunedUntil: 1_000 });
+      expect(await queue.prune(3_001, 0, 100)).toBe(2);
+      // Of a clock that was behind.
+      await queue.append([create(500)]);
+      await drain(queue, now);
+      expect(await queue.prune(3_001, 0, 100)).toBe(1);
+      await close(queue);
+      expect(await (await open({ maxBytes: 1_000_000 })).stats(now())).toMatchObject({ storedEvents: 0, prunedUntil: 3_000 });
     });
 
     test('bound retries: those of an endpoint beyond its share are left out, and the others of the repair are not', async () => {

@@ -53,10 +53,10 @@ async function start(sections: Sections): Promise<void> {
   gate = await startGate(sections, clock, { secret: SECRET });
 }
 
-function push(id: string, route = 'billing'): Promise<Answer> {
-  const signature = `sha256=${createHmac('sha256', SECRET).update(BODY).digest('hex')}`;
+function push(id: string, route = 'billing', body = BODY): Promise<Answer> {
+  const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
   const headers = { 'Content-Type': 'application/json', 'X-GitHub-Delivery': id, 'X-Hub-Signature-256': signature };
-  return send(gate.port, { path: `/hooks/${route}`, headers, body: BODY });
+  return send(gate.port, { path: `/hooks/${route}`, headers, body });
 }
 
 async function list(query = ''): Promise<Record<string, unknown>[]> {
@@ -181,25 +181,33 @@ test.each(['SQLite', 'PostgreSQL'] as const)(
 );
 
 test.each([
-  ['after its retention', { retention: '10m' }, 11 * MINUTE],
-  ['before its retention, as the queue was full', { maxBytes: '20Ki', endpointShare: 1 }, 2 * MINUTE],
+  ['after its retention', { retention: '10m' }, 11 * MINUTE, 0],
+  ['before its retention, as the queue was full', { maxBytes: '20Ki', endpointShare: 1 }, 2 * MINUTE, 0],
+  ['before its retention, and much of the queue is free since then', { maxBytes: '20Ki', endpointShare: 1 }, 2 * MINUTE, 6_000],
 ])(
   'a delivery that the app handled stays a duplicate when it leaves the queue %s',
-  async (_when, over, time) => {
+  async (_when, over, time, padding) => {
     clock = new FakeClock(Date.now());
     const queue = { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true }, ...over };
     const routes = [toInbox('billing', { dedup: { unsignedId: 'trust' } })];
     await start({ routes, provider: toProvider(undefined, { queue }) });
-    expect((await push('a')).status).toBe(202);
+    const body = JSON.stringify({ padding: 'x'.repeat(padding) });
+    const pushIt = (id: string) => push(id, 'billing', body);
+    expect((await pushIt('a')).status).toBe(202);
     const [first] = await until(async () => {
       const found = await list('?state=delivered');
       return found.length === 1 && found;
     });
-    for (let count = 0; count < 60; count++) expect((await push(`b${count}`)).status).toBe(202);
+    for (let count = 0; count < 60; count++) await until(async () => (await pushIt(`b${count}`)).status === 202);
     await until(() => app.received.length === 61);
+    await until(async () => (await list('?state=waiting')).length === 0);
     await clock.advance(time);
     await until(async () => (await list(`?event=${String(first?.['event'])}`)).length === 0);
-    expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+    if (padding > 0) {
+      await clock.advance(10_000);
+      await until(async () => (await gate.metric('sidegate_provider_queue_stored_bytes')) < 0.85 * 20 * 1024);
+    }
+    expect(await pushIt('a')).toMatchObject({ status: 200, code: 'duplicate' });
     expect(app.received).toHaveLength(61);
   },
   60_000,

@@ -18,6 +18,7 @@ export function arriveAt(requestId: string, startedAt: number, id: string, body:
   const head = {
     requestId,
     startedAt,
+    receivedAt: startedAt,
     method: 'POST',
     target: { raw: '/' },
     headers: new HeaderFields([]),

@@ -13,7 +13,7 @@ export function renderProviderMetrics(): Promise<string> {
   for (const outcome of ATTEMPT_OUTCOMES) metrics.attempt('acme', outcome, 1);
   metrics.settled('acme', 'delivered');
   metrics.delivered(1);
-  const stored = { storedEvents: 1, storedBytes: 1, usedShares: { endpoint: 0.5, tenant: 0.5 } };
+  const stored = { storedEvents: 1, storedBytes: 1, prunedUntil: 0, usedShares: { endpoint: 0.5, tenant: 0.5 } };
   metrics.queue({ waiting: 1, dead: 1, skipped: 1, events: 1, bytes: 1, ...stored, maxEvents: 10, maxBytes: 10 }, 0, 60);
   metrics.queueWentBack();
   metrics.queueDisk(1, 2);

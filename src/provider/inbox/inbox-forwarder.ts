@@ -11,7 +11,7 @@ import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts';
-import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
+import type { DeliveryQueue, NewEvent } from '../queue/delivery-queue.ts';
 import { isQueueBusy } from '../queue/store-client.ts';
 
 export interface InboxOptions {
@@ -80,14 +80,15 @@ export function createInbox(
         return { ...accept(response, options), queuedAs, upstreamMs: took() };
       },
     },
-    async repeat(event, head, { requestId, isYoung }) {
+    async repeat(event, head, { requestId, acceptedAt }) {
       const id = toEventId(options, event, head, requestId);
       if (id === undefined || !parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
         // An older event that is missing was delivered and has left the queue.
-        if (!isYoung || (await queue.findEvent(id)) !== undefined || mayLeaveEarly(await queue.stats(clock.now())))
-          return 'known';
+        if (acceptedAt === undefined || (await queue.findEvent(id)) !== undefined) return 'known';
+        // Read afterwards: the event can have left meanwhile.
+        if (acceptedAt <= (await queue.stats(clock.now())).prunedUntil) return 'known';
         lostIds.set(event, id);
         return 'lost';
       } catch (thrown) {

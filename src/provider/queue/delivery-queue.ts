@@ -288,14 +288,8 @@ export interface QueueStats {
   readonly maxBytes: number;
   /** The part that is used of the share of the endpoint, and of the tenant, with most of it: 1 is all. */
   readonly usedShares: Readonly<Record<'endpoint' | 'tenant', number>>;
-}
-
-/** Beyond this part of `maxBytes`, events that do not wait can leave before their retention is over. */
-const PRUNED_SHARE = 0.9;
-
-/** Whether an event that is not stored may have left before its retention was over. */
-export function mayLeaveEarly({ storedBytes, maxBytes }: Pick<QueueStats, 'storedBytes' | 'maxBytes'>): boolean {
-  return storedBytes > PRUNED_SHARE * maxBytes;
+  /** When the newest event was created that `prune` has removed; 0: none. One created later that is not stored is lost. */
+  readonly prunedUntil: EpochMilliseconds;
 }
 
 export interface QueueBounds {

@@ -11,7 +11,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import { FillForecast } from '../../telemetry/metrics/fill-forecast.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
-import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
+import type { DeliveryQueue, EventRecord } from '../queue/delivery-queue.ts';
 import { toFileName } from '../queue/sqlite/queue-file.ts';
 import { isQueueBusy } from '../queue/store-client.ts';
 import { reportLoss, type TelemetryParts } from '../telemetry/hooks.ts';
@@ -110,21 +110,21 @@ export class Housekeeping {
   }
 
   /**
-   * The store went back if the newest event that was seen is no longer stored, although nothing removes an event that young: after a restore
-   * from a backup, after a failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
+   * The store went back if the newest event that was seen is no longer stored, although it was not pruned: after a restore from a backup, after a
+   * failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
    */
-  async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
-    const { queue, retention } = this.#parts;
+  async #watchLosses(now: EpochMilliseconds): Promise<void> {
+    const { queue } = this.#parts;
     const before = this.#newest;
     const [newest] = (await queue.findEvents({}, { limit: 1 })).found;
     this.#newest = newest;
-    if (before === undefined || before.id === newest?.id) return;
-    // Half of it, as clocks of replicas differ.
-    if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return;
-    if ((await queue.findEvent(before.id)) !== undefined) return;
+    if (before === undefined || before.id === newest?.id || (await queue.findEvent(before.id)) !== undefined) return;
+    // Read afterwards: it can have left meanwhile.
+    const { prunedUntil, storedEvents } = await queue.stats(now);
+    if (before.createdAt <= prunedUntil) return;
     reportLoss(this.#parts, {
       event: before.id,
-      storedEvents: stats.storedEvents,
+      storedEvents,
       hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',
     });
   }
@@ -137,7 +137,7 @@ export class Housekeeping {
     metrics.queue(stats, Math.max(0, now - oldestDue), this.#forecast.add(stats, clock.monotonic()));
     this.#watchFile();
     // The next time looks again.
-    await this.#watchLosses(stats, now).catch((thrown: unknown) => {
+    await this.#watchLosses(now).catch((thrown: unknown) => {
       if (!isQueueBusy(thrown)) throw thrown;
     });
     const endpoints = registry.list();

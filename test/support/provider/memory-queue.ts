@@ -255,7 +255,7 @@ export class MemoryQueue implements DeliveryQueue {
   }
 
   async stats() {
-    const figures = { waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 0, storedBytes: 0 };
+    const figures = { waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 0, storedBytes: 0, prunedUntil: 0 };
     return { ...figures, maxEvents: 0, maxBytes: 0, usedShares: { endpoint: 0, tenant: 0 } };
   }
 

@@ -1,7 +1,7 @@
 /** Rejects events that were handled already, waits for those in progress, and claims the ids of new ones. */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { Clock, Milliseconds } from '../../../core/clock.ts';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
 import { listForwarded, toComparedType } from '../../../core/head.ts';
 import { acknowledge, type Refusal, refuse } from '../../../core/refusal.ts';
@@ -96,8 +96,8 @@ export interface StoredDeliveries {
   readonly storedFor: Milliseconds | undefined;
   /**
    * The sender repeats a delivery that was accepted with the request `requestId`. If the app never handled it, because it is dead or skipped, it is
-   * sent again. A refusal if nobody can say what became of it: the sender has to retry. `lost` if it must be stored (`isYoung`) and is not:
-   * then it must be stored again.
+   * sent again. A refusal if nobody can say what became of it: the sender has to retry. `lost` if it must be stored and is not: then it must be
+   * stored again.
    */
   repeat(event: VerifiedEvent, head: ParsedHead, by: StoredBy): Promise<'known' | 'lost' | Refusal>;
 }
@@ -105,7 +105,8 @@ export interface StoredDeliveries {
 /** How a delivery was accepted; without a request, the app handled it. */
 interface StoredBy {
   readonly requestId: string | undefined;
-  readonly isYoung: boolean;
+  /** Before it was stored; undefined if it can have left since, as its time is over. */
+  readonly acceptedAt: EpochMilliseconds | undefined;
 }
 
 const NOTHING_TO_SETTLE: Claim = new SettledClaim(() => undefined);
@@ -255,14 +256,13 @@ class DedupAttempt implements ClaimAttempt {
 
   async #repeat(
     { storedFor, repeat }: StoredDeliveries,
-    { remainingMs, fingerprint }: HandledConflict,
+    { fingerprint }: HandledConflict,
     verdict: Verdict,
   ): Promise<ClaimReply> {
-    // Undefined if the app handled it before the response.
-    const { stored } = splitFingerprint(fingerprint);
-    const isYoung =
-      stored !== undefined && storedFor !== undefined && stored.retention - remainingMs < Math.min(stored.storedFor, storedFor);
-    const result = await repeat(this.#event, this.#head, { requestId: stored?.requestId, isYoung });
+    const accepted = splitFingerprint(fingerprint);
+    const isYoung = this.#head.receivedAt - accepted.acceptedAt < Math.min(accepted.storedFor, storedFor ?? 0);
+    const acceptedAt = isYoung ? accepted.acceptedAt : undefined;
+    const result = await repeat(this.#event, this.#head, { requestId: accepted.requestId, acceptedAt });
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);
     // The ID stays confirmed: the queue stores the event once, however many repetitions arrive.
@@ -323,7 +323,7 @@ class DedupAttempt implements ClaimAttempt {
  * each attempt, what lasts is compared in its place, so that a retry is recognized.
  */
 function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, storedFor: Milliseconds | undefined): Steps {
-  const { route, lease, retention, unsignedId, repeatsBytes } = options;
+  const { route, lease, unsignedId, repeatsBytes } = options;
   const { id, digest, contentDigest } = event;
   const toStep = (of: ClaimStep['of'], fingerprint: string, ...keys: string[]): ClaimStep => ({
     of,
@@ -334,7 +334,8 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, 
   const request = toRequestFingerprint(head, event);
   const join = (content: string, signed?: string): string => {
     const joined = joinFingerprint(request, content, signed);
-    return storedFor === undefined ? joined : markStored(joined, { retention, storedFor, requestId: head.requestId });
+    if (storedFor === undefined) return joined;
+    return markStored(joined, { acceptedAt: head.receivedAt, storedFor, requestId: head.requestId });
   };
   const open = event.openContent === undefined ? undefined : toBodyFingerprint(event.openContent);
   if (digest === undefined) return [toStep('signed-id', join(open ?? toContentFingerprint(event.body)), toKey(route, id))];
@@ -443,28 +444,22 @@ function joinFingerprint(request: string, content: string, digest: string = cont
 
 /** How a delivery was accepted that is stored before the app handles it. Later settings of the config do not say that. */
 interface Acceptance {
-  /** For how long its ID is remembered. */
-  readonly retention: Milliseconds;
+  readonly acceptedAt: EpochMilliseconds;
   /** How long it is certainly stored. */
   readonly storedFor: Milliseconds;
   readonly requestId: string;
 }
 
 /** Adds how the delivery was accepted. A template would keep the parts beside the text, for as long as the ID is known. */
-function markStored(fingerprint: string, { retention, storedFor, requestId }: Acceptance): string {
-  return [retention, storedFor, requestId, fingerprint].join('~');
+function markStored(fingerprint: string, { acceptedAt, storedFor, requestId }: Acceptance): string {
+  return [acceptedAt.toString(RADIX), storedFor, requestId, fingerprint].join('~');
 }
 
-/** The parts that are compared, and what `markStored` added. */
-function splitFingerprint(fingerprint: string): {
-  readonly request: string | undefined;
-  readonly content: string | undefined;
-  readonly stored: Acceptance | undefined;
-} {
-  const [joined = '', requestId, storedFor, retention] = fingerprint.split('~').reverse();
+/** The parts that are compared, and what `markStored` added: no request and zeros if the app handled it before the response. */
+function splitFingerprint(fingerprint: string) {
+  const [joined = '', requestId, storedFor = '0', acceptedAt = '0'] = fingerprint.split('~').reverse();
   const [request, content] = joined.split('.');
-  const stored = requestId === undefined ? undefined : { requestId, retention: Number(retention), storedFor: Number(storedFor) };
-  return { request, content, stored };
+  return { request, content, requestId, storedFor: Number(storedFor), acceptedAt: Number.parseInt(acceptedAt, RADIX) };
 }
 
 /** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */

@@ -125,8 +125,9 @@ export async function readStats(
   { bounds }: { readonly bounds: QueueBounds },
 ): Promise<QueueStats> {
   const { maxEvents, maxBytes, endpointShare, tenantShare } = bounds;
-  const [lanes] = await sql.all<Record<'waiting' | 'dead' | 'skipped' | 'most' | 'bytes', number> & { due: number | null }>(
-    `SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped,
+  type Sums = Record<'waiting' | 'dead' | 'skipped' | 'most' | 'bytes' | 'prunedUntil', number> & { readonly due: number | null };
+  const [lanes] = await sql.all<Sums>(
+    `SELECT (SELECT pruned FROM version) AS "prunedUntil", coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped,
        max(waiting) AS most, max(bytes) AS bytes, min(CASE WHEN waiting > 0 THEN ${FIRST_DUE} END) AS due FROM lane l`,
   );
   const [tenants] = await sql.all<Record<'most' | 'bytes', number>>(
@@ -135,11 +136,12 @@ export async function readStats(
   const toUsed = (figures: typeof tenants, share: number): number =>
     Math.max((figures?.most ?? 0) / (share * maxEvents), (figures?.bytes ?? 0) / (share * maxBytes));
   const stored = await readStored(sql);
-  const { waiting = 0, dead = 0, skipped = 0, due = null } = lanes ?? {};
+  const { waiting = 0, dead = 0, skipped = 0, due = null, prunedUntil = 0 } = lanes ?? {};
   return {
     waiting,
     dead,
     skipped,
+    prunedUntil,
     ...stored,
     maxEvents,
     maxBytes,

@@ -420,8 +420,8 @@ function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRo
 async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   if (events.length === 0) return 0;
   const list = sql.dialect.list('bigint');
-  const removed = await sql.all<Pick<EventRow, 'seq' | 'bytes' | 'tenant'>>(
-    `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, bytes, tenant`,
+  const removed = await sql.all<Omit<EventRow, 'targets'>>(
+    `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, created, bytes, tenant`,
     [JSON.stringify(events.map(({ seq }) => seq))],
   );
   const seqs = JSON.stringify(removed.map(({ seq }) => seq));
@@ -436,5 +436,7 @@ async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   for (const { tenant, bytes } of removed) figures.countStored(tenant, bytes, -1);
   await figures.write(sql);
   await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);
+  const newest = Math.max(0, ...removed.map(({ created }) => created));
+  await sql.run('UPDATE version SET pruned = ? WHERE pruned < ?', [newest, newest]);
   return removed.length;
 }

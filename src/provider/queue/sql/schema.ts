@@ -71,6 +71,8 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
   ],
   // JSON of the delays that the deliveries of the lane follow, once they were compared with the schedule of the endpoint.
   () => ['ALTER TABLE lane ADD COLUMN schedule TEXT'],
+  // When the newest event was created that was pruned.
+  ({ integer }) => [`ALTER TABLE version ADD COLUMN pruned ${integer} NOT NULL DEFAULT 0`],
 ];
 
 /** Creates the tables or brings them up to date, in a transaction of the caller, who makes sure that no other process does the same. */
@@ -84,7 +86,7 @@ export async function migrate(sql: Sql, place: string): Promise<void> {
       `${place} was written by a newer sidegate (format ${current}, this one knows ${MIGRATIONS.length}); start the newer sidegate, or give the queue another place`,
     );
   for (const statements of MIGRATIONS.slice(current)) for (const statement of statements(sql.dialect)) await sql.run(statement);
-  if (current === 0) await sql.run('INSERT INTO version VALUES (?)', [MIGRATIONS.length]);
+  if (current === 0) await sql.run('INSERT INTO version (number) VALUES (?)', [MIGRATIONS.length]);
   // Nothing to write: a queue whose disk is full can be opened.
   else if (current < MIGRATIONS.length) await sql.run('UPDATE version SET number = ?', [MIGRATIONS.length]);
 }

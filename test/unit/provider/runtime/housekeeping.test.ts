@@ -127,11 +127,11 @@ describe('a queue in PostgreSQL', () => {
     expect(await metric('queue_went_back_total')).toBe('1');
   });
 
-  test('has lost nothing if the newest event was old enough to leave', async () => {
+  test('has lost nothing if the newest event has left, however much room there is', async () => {
     const { queue, clock, tick, metric } = await createScene(createIn('pruned'));
-    await queue.append([{ ...toEvent('old', clock), createdAt: clock.now() - 2 * DAY_MS }]);
+    await queue.append([{ ...toEvent('first', clock), targets: [] }]);
     await tick();
-    server.sql('DELETE FROM pruned.delivery; DELETE FROM pruned.payload; DELETE FROM pruned.event');
+    expect(await queue.prune(clock.now(), 0, 1)).toBe(1);
     await tick();
     expect(await metric('queue_went_back_total')).toBe('0');
   });

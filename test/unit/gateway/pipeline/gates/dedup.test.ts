@@ -122,14 +122,15 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
   });
 
   test('passes if the inbox has lost it, which is told whether it must be stored', async () => {
-    const young: boolean[] = [];
-    const stored = toStored(async (_event, _head, { isYoung }) => {
-      young.push(isYoung);
+    const accepted: (number | undefined)[] = [];
+    const stored = toStored(async (_event, _head, { acceptedAt }) => {
+      accepted.push(acceptedAt);
       return 'lost';
     }, 60_000);
     const now = { ...stored };
     const scene = start({}, now);
     const { gate, arrive, clock, settled, events } = scene;
+    const acceptedAt = clock.monotonic();
     expect(await handle(scene)).toBeUndefined();
     clock.pass(60_000);
     const again = arrive();
@@ -140,7 +141,7 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
     // After a restart, the queue keeps deliveries for longer than it kept this one.
     now.storedFor = 600_000;
     await gate.check(arrive());
-    expect([young, events, settled]).toEqual([[true, false, false], Array(4).fill('new'), ['confirmed']]);
+    expect([accepted, events, settled]).toEqual([[acceptedAt, undefined, undefined], Array(4).fill('new'), ['confirmed']]);
   });
 
   test('is rejected if the inbox cannot say, so that the sender retries', async () => {
