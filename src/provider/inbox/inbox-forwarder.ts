@@ -123,11 +123,13 @@ function toEvent(options: InboxOptions, admitted: Admitted, headers: readonly st
  */
 function toEventId(options: InboxOptions, event: VerifiedEvent, head: ParsedHead, by: string | undefined): string | undefined {
   const { route, trustsUnsignedId, repeatsBytes } = options;
-  const { openContent, lastingContent, digest = '' } = event;
+  const { digest, lastingContent } = event;
+  // A sender can sign an ID again, with other content.
+  const openContent = event.openContent ?? (digest === undefined ? event.body : undefined);
   // Then the digest is new in each attempt.
-  const isByContent = trustsUnsignedId || lastingContent !== undefined;
-  const identity = isByContent ? event.id : (event.digest ?? event.id);
-  const own = event.id === toDigestId(digest) ? by : event.id;
+  const isByContent = digest !== undefined && (trustsUnsignedId || lastingContent !== undefined);
+  const identity = isByContent ? event.id : (digest ?? event.id);
+  const own = event.id === toDigestId(digest ?? '') ? by : event.id;
   if (identity === undefined || (repeatsBytes && own === undefined)) return undefined;
   const openText = openContent === undefined ? '' : toBodyFingerprint(openContent);
   const content = isByContent ? toEventFingerprint(event, digest) : openText;

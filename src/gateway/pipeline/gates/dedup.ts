@@ -261,7 +261,8 @@ class DedupAttempt implements ClaimAttempt {
   ): Promise<ClaimReply> {
     const accepted = splitFingerprint(fingerprint);
     const isYoung = this.#head.receivedAt - accepted.acceptedAt < Math.min(accepted.storedFor, storedFor ?? 0);
-    const acceptedAt = isYoung ? accepted.acceptedAt : undefined;
+    // Other content that is not stored may never have been accepted.
+    const acceptedAt = isYoung && verdict !== 'reused' ? accepted.acceptedAt : undefined;
     const result = await repeat(this.#event, this.#head, { requestId: accepted.requestId, acceptedAt });
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);

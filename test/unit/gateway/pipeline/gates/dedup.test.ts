@@ -144,6 +144,18 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
     expect([accepted, events, settled]).toEqual([[acceptedAt, undefined, undefined], Array(4).fill('new'), ['confirmed']]);
   });
 
+  test('is not lost if the sender signed the ID with other content', async () => {
+    const accepted: (number | undefined)[] = [];
+    const stored = toStored(async (_event, _head, { acceptedAt }) => {
+      accepted.push(acceptedAt);
+      return acceptedAt === undefined ? 'known' : 'lost';
+    }, 60_000);
+    const scene = start({}, stored);
+    expect(await handle(scene)).toBeUndefined();
+    expect(await scene.gate.check(scene.arrive('evt_1', 'other'))).toMatchObject({ code: 'duplicate', reason: 'id_reused' });
+    expect(accepted).toEqual([expect.any(Number), undefined]);
+  });
+
   test('is rejected if the inbox cannot say, so that the sender retries', async () => {
     const scene = start(
       {},
