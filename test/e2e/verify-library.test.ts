@@ -44,10 +44,10 @@ describe('the bundle', () => {
     expect(imports.filter((name) => !files().includes(name))).toEqual([]);
   });
 
-  test('has no file above 60 KiB; a verifier loads 108 KiB, and 34 KiB for the presets', () => {
+  test('has no file above 60 KiB; a verifier loads 109 KiB, and 34 KiB for the presets', () => {
     for (const file of files()) expect(sizeOf([file]), file).toBeLessThanOrEqual(60 * KIB);
-    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(108 * KIB);
-    expect(sizeOf(files())).toBeLessThanOrEqual(166 * KIB);
+    expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(109 * KIB);
+    expect(sizeOf(files())).toBeLessThanOrEqual(167 * KIB);
     expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(62 * KIB);
   });
 
