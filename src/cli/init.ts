@@ -60,23 +60,31 @@ const APPS: readonly {
 ];
 const DEFAULT_PORT = 3000;
 const SECRET_BYTES = 32;
+/** Where the config and the folder of the secrets are. */
+const LAYOUTS: Readonly<Record<Deployment, { readonly config: string; readonly secrets: string }>> = {
+  none: { config: 'gate.yaml', secrets: 'secrets' },
+  // One folder: a file that is mounted alone stays as it was, because editors replace the file on the host.
+  compose: { config: 'sidegate/gate.yaml', secrets: 'sidegate/secrets' },
+  systemd: { config: 'gate.yaml', secrets: 'secrets' },
+  // In a pod, the config and each Secret are mounted in folders side by side.
+  kubernetes: { config: 'config/gate.yaml', secrets: 'secrets' },
+};
 const OWNER_ONLY = 0o600;
 
 /** Exits like `check`. Writes nothing if one of the files exists. */
 export async function initFolder(folder: string, options: InitOptions, io: Io): Promise<number> {
   const answers = await toAnswers(folder, options, io);
   const isInPod = answers.deploy === 'kubernetes';
-  // In a pod, the config and each Secret are mounted in folders side by side.
-  const path = isInPod ? 'config/gate.yaml' : 'gate.yaml';
+  const path = LAYOUTS[answers.deploy].config;
   const secrets: SecretFile[] = [];
-  const text = toConfig(answers, dirname(path), secrets);
+  const text = toConfig(answers, secrets);
   const files = [{ path, text }, ...toDeploymentFiles(answers, secrets)];
   // Also a link to nothing.
   for (const each of [...files, ...secrets])
     if (lstatSync(join(folder, each.path), { throwIfNoEntry: false }) !== undefined)
       throw usageError(`${join(folder, each.path)} exists: remove it, or name another folder`);
   for (const file of files) write(folder, file, io);
-  writeSecrets(folder, secrets, io);
+  writeSecrets(folder, answers.deploy, secrets, io);
   for (const { path: secret, holds } of secrets)
     if (holds !== undefined) io.stdout(`next: ${join(folder, secret)} must hold ${holds}\n`);
   const placeholders = [...PLACEHOLDERS].filter((each) => text.includes(each));
@@ -87,10 +95,10 @@ export async function initFolder(folder: string, options: InitOptions, io: Io): 
   return code;
 }
 
-function writeSecrets(folder: string, secrets: readonly SecretFile[], io: Io): void {
+function writeSecrets(folder: string, deploy: Deployment, secrets: readonly SecretFile[], io: Io): void {
   for (const { text, ...file } of secrets) if (text !== undefined) write(folder, { ...file, text }, io, OWNER_ONLY);
   // The folder is often that of an app: its secrets must not get into the repository.
-  const path = 'secrets/.gitignore';
+  const path = `${LAYOUTS[deploy].secrets}/.gitignore`;
   if (secrets.length > 0 && !existsSync(join(folder, path))) write(folder, { path, text: '*\n' }, io);
 }
 
@@ -190,23 +198,24 @@ function toDeployment(text: string): Deployment {
   return found;
 }
 
-/** The config, in a folder of that name; adds what it reads to `secrets`. */
-function toConfig({ senders, app, redis, deploy }: Answers, folder: string, secrets: SecretFile[]): string {
+/** The config; adds what it reads to `secrets`. */
+function toConfig({ senders, app, redis, deploy }: Answers, secrets: SecretFile[]): string {
+  const layout = LAYOUTS[deploy];
   const isInPod = deploy === 'kubernetes';
   // In a namespace, another app may have a Secret of that name.
   const prefix = isInPod ? 'sidegate-' : '';
   const toFile = (secret: SecretFile): string => {
     secrets.push(secret);
-    return relative(folder, secret.path);
+    return relative(dirname(layout.config), secret.path);
   };
   const toSource = (preset: SchemeDescription, what: SenderSecret): object => {
     const { title = preset.name, key = 'the secret' } = preset.from ?? {};
     const text = what === 'public-key' ? undefined : `${toNewSecret(preset, what)}\n`;
     const holds = what === 'verify-token' ? `the token that ${title} sends, as you enter it there` : `${key} (${title})`;
-    return { file: toFile({ path: `secrets/${prefix}${preset.name}/${what}`, text, holds }) };
+    return { file: toFile({ path: `${layout.secrets}/${prefix}${preset.name}/${what}`, text, holds }) };
   };
   const routes = senders.map((preset) => toSenderRoute(preset, (what) => toSource(preset, what), isInPod ? undefined : app));
-  const urlFile = redis && toFile({ path: `secrets/${prefix}redis/url`, text: `${redis}\n` });
+  const urlFile = redis && toFile({ path: `${layout.secrets}/${prefix}redis/url`, text: `${redis}\n` });
   const document = new Document({
     ...(isInPod ? {} : toPorts(app, deploy)),
     ...(urlFile && { store: { redis: { urlFile } } }),
@@ -275,16 +284,17 @@ function toCompose({ app }: Answers): string {
     sidegate: {
       image: 'sidegate',
       network_mode: 'service:app',
-      volumes: ['./gate.yaml:/etc/sidegate/gate.yaml:ro', './secrets:/etc/sidegate/secrets:ro'],
+      volumes: ['./sidegate:/etc/sidegate:ro'],
       read_only: true,
       mem_limit: '192m',
       stop_grace_period: '40s',
       restart: 'always',
     },
   };
+  const { secrets } = LAYOUTS.compose;
   return `# Both containers share one loopback, as in a pod: the port of \`app\` is that of sidegate, and the app must listen on ${app} only.
-# sidegate runs as user 65532, which must be able to read the secrets: sudo chown -R 65532 secrets
-# Name secrets in .dockerignore, so that the image of the app does not get them.
+# sidegate runs as user 65532, which must be able to read the secrets: sudo chown -R 65532 ${secrets}
+# Name ${secrets} in .dockerignore, so that the image of the app does not get them.
 ${stringify({ services }, { lineWidth: 0 })}`;
 }
 

@@ -114,17 +114,17 @@ test('compose: its programs store what Stripe sends in Redis and PostgreSQL, and
     await Promise.all([redis.stop(), postgres.stop()]);
   });
   // The names of Compose's network become addresses of this machine.
-  const config = readExample('compose', 'gate.yaml')
+  const config = readExample('compose', 'sidegate/gate.yaml')
     .replace('redis://redis:6379', `redis://127.0.0.1:${redis.port}`)
     .replace('https://partner.example.com/hooks', `http://127.0.0.1:${partner.port}/hooks`)
     .replace('provider:', 'provider:\n  egress: { allowHttp: true, allowPrivate: [127.0.0.0/8] }');
-  session.write({ file: 'gate.yaml', text: config });
-  writeFileSync(join(session.folder, 'secrets/postgres-url'), postgres.url());
+  session.write({ file: 'sidegate/gate.yaml', text: config });
+  writeFileSync(join(session.folder, 'sidegate/secrets/postgres-url'), postgres.url());
   await session.start({ text: 'exec node app.mjs' }, 'app is ready');
-  await session.start({ text: 'exec sidegate run --config gate.yaml' }, '"msg":"listening"');
+  await session.start({ text: 'exec sidegate run --config sidegate/gate.yaml' }, '"msg":"listening"');
 
   const event = '{"id":"evt_1","type":"invoice.paid"}';
-  const headers = signForStripe(event, read(session, 'secrets/stripe'));
+  const headers = signForStripe(event, read(session, 'sidegate/secrets/stripe'));
   expect(await post(session, '/hooks/stripe', event, {})).toEqual(UNSIGNED);
   expect(await post(session, '/hooks/stripe', event, headers)).toEqual(FORWARDED);
   expect(await post(session, '/hooks/stripe', event, headers)).toEqual(DUPLICATE);
@@ -133,7 +133,7 @@ test('compose: its programs store what Stripe sends in Redis and PostgreSQL, and
     return parts[1] && parts;
   });
   const sent = Object.fromEntries([...head.matchAll(/^(webhook-\w+): (.*?)\r?$/gim)].map(([, name, value]) => [name, value]));
-  expect(new Webhook(read(session, 'secrets/partner')).verify(body, sent)).toMatchObject({ type: 'order.paid' });
+  expect(new Webhook(read(session, 'sidegate/secrets/partner')).verify(body, sent)).toMatchObject({ type: 'order.paid' });
   expect(redis.cli('dbsize')).not.toBe('0');
   expect(postgres.sql('SELECT count(*) FROM sidegate.event')).toBe('1');
 });
@@ -152,7 +152,7 @@ test('compose: mounts only files of the example, shares one network, and publish
     expect(isKnown, mount).toBe(true);
   }
   expect(services['sidegate']?.network_mode).toBe('service:app');
-  const [, port] = /address: :(\d+)/.exec(readExample('compose', 'gate.yaml')) ?? [];
+  const [, port] = /address: :(\d+)/.exec(readExample('compose', 'sidegate/gate.yaml')) ?? [];
   expect(Object.values(services).flatMap(({ ports = [] }) => ports)).toEqual([`${port}:${port}`]);
 });
 

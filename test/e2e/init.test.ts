@@ -86,8 +86,8 @@ describe('sidegate init', () => {
     expect(stdout).toContain('unknown scheme. Did you mean stripe?');
     expect(stdout).toContain('--deploy is one of none, compose, systemd, kubernetes, not compos');
     expect(stdout).toContain('which looks like Express [http://127.0.0.1:3000]:');
-    expect(stdout).toContain(`${join(path, 'gate.yaml')}: `);
-    expect({ status, names: parse(read(path, 'gate.yaml')).routes.map(({ name }: { name: string }) => name) }).toEqual({
+    expect(stdout).toContain(`${join(path, 'sidegate/gate.yaml')}: `);
+    expect({ status, names: parse(read(path, 'sidegate/gate.yaml')).routes.map(({ name }: { name: string }) => name) }).toEqual({
       status: 0,
       names: ['stripe', 'github'],
     });
@@ -131,7 +131,7 @@ describe('sidegate init', () => {
     const { code, stderr } = await runCommand(['init', path, '--sender', 'github', '--deploy', 'compose']);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('compose.yaml exists') });
     if (kind === 'file') expect(read(path, 'compose.yaml')).toBe('mine\n');
-    expect(existsSync(join(path, 'gate.yaml'))).toBe(false);
+    expect(existsSync(join(path, 'sidegate'))).toBe(false);
   });
 });
 
@@ -149,10 +149,11 @@ describe('what sidegate init writes to start it', () => {
     const path = newFolder();
     await runCommand(['init', path, '--sender', 'github', '--app', 'http://127.0.0.1:8080', '--deploy', 'compose']);
     const { app, sidegate } = parse(read(path, 'compose.yaml')).services;
-    expect(parse(read(path, 'gate.yaml')).listen.address).toBe(':8081');
+    expect(parse(read(path, 'sidegate/gate.yaml')).listen.address).toBe(':8081');
     expect(app.ports).toEqual(['8081:8081']);
     expect(sidegate.network_mode).toBe('service:app');
     for (const volume of sidegate.volumes) expect(existsSync(join(path, volume.split(':')[0])), volume).toBe(true);
+    expect(read(path, 'sidegate/secrets/.gitignore')).toBe('*\n');
   });
 
   test('is a Kustomization whose files exist, with annotations by which pods get the sidecar', async () => {
