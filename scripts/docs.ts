@@ -17,6 +17,7 @@ import {
   renderChecks,
   renderCommands,
   renderFixtureKeys,
+  renderHosts,
   renderMeanings,
   renderPresetKeys,
   renderPresets,
@@ -30,6 +31,7 @@ const ROOT = join(import.meta.dirname, '..');
 export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/cli.md': withBlocks('docs/cli.md', { options: renderCommands }),
   'docs/config.md': withBlocks('docs/config.md', toConfigTables(readFileSync(join(ROOT, 'docs/config.md'), 'utf8'))),
+  'docs/how-to/air-gapped.md': withBlocks('docs/how-to/air-gapped.md', { hosts: renderHosts }),
   'docs/injection.md': withBlocks('docs/injection.md', { annotations: renderAnnotations }),
   'docs/kubernetes-cost.md': () => renderNodePage(),
   'docs/presets.md': withBlocks('docs/presets.md', { presets: renderPresets, 'preset keys': renderPresetKeys }),

@@ -10,6 +10,7 @@ import { DOMAIN } from '../src/kubernetes/injector/names.ts';
 import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 import { PRESETS } from '../src/verify/presets/catalogue.ts';
 import { SENDERS, toMeaning } from '../src/verify/presets/senders.ts';
+import { toSnsHost } from '../src/verify/schemes/aws-sns.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 import { createHelpProgram } from './man-page.ts';
 import { toTable } from './markdown.ts';
@@ -141,6 +142,19 @@ export function renderPresetKeys(): string {
     return [toCode(name), from.key, toConfirming(preset).join('; '), `[document](${from.docs})`];
   });
   return toTable(['scheme', 'key', 'confirmed by', 'document'], rows);
+}
+
+/** The hosts that presets name, which nobody configures. */
+export function renderHosts(): string {
+  const rows = PRESETS.map(({ name, jwksUrl, certificate, isSignedInContent = false }) => {
+    const keys = jwksUrl === undefined ? [] : [new URL(jwksUrl).host];
+    const sns = isSignedInContent ? ['<region>', 'cn-<region>'].map(toSnsHost) : [];
+    return [toCode(name), [...keys, ...(certificate?.hosts ?? []), ...sns].map(toCode).join(', ')];
+  });
+  return toTable(
+    ['scheme', 'hosts'],
+    rows.filter(([, hosts]) => hosts !== ''),
+  );
 }
 
 /** Every check of the probe, by group. */

@@ -36,6 +36,7 @@ import { EVENT_REJECTIONS } from '../src/provider/telemetry/provider-metrics.ts'
 import { HANDSHAKE_NAMES } from '../src/verify/handshakes/catalogue.ts';
 import { PRESETS } from '../src/verify/presets/catalogue.ts';
 import { SENDERS } from '../src/verify/presets/senders.ts';
+import { toSnsHost } from '../src/verify/schemes/aws-sns.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../src/verify/schemes/head.ts';
 import { makeFolder } from './support/fixtures.ts';
 import { recordIo } from './support/io.ts';
@@ -150,6 +151,20 @@ describe('the docs', () => {
     writeFileSync(join(folder, 'fixtures.yaml'), fixtures);
     const { io, stdout } = recordIo();
     expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), stdout()).toBe(0);
+  });
+
+  test('name for networks without internet access each host that a preset fetches from, and that of the runbooks', () => {
+    const page = read('docs/how-to/air-gapped.md');
+    const hosts = PRESETS.flatMap(({ jwksUrl, certificate }) => [
+      ...(jwksUrl === undefined ? [] : [new URL(jwksUrl).host]),
+      ...(certificate?.hosts ?? []),
+    ]);
+    const [, table = ''] = /<!-- hosts:.*?-->(.*?)<!-- \/hosts/s.exec(page) ?? [];
+    const named = [...table.matchAll(/`([^`]*\.[^`]*)`/g)].map(([, host = '']) => host);
+    expect(named.filter((host) => !host.startsWith('sns.'))).toEqual(hosts);
+    expect(named).toContain(toSnsHost('<region>'));
+    const [, runbooks = ''] = /^ +runbookUrl: (\S+)$/m.exec(read('chart/sidegate/values.yaml')) ?? [];
+    expect(page).toContain(`the runbooks below \`${runbooks}\``);
   });
 
   test('know how senders interpret responses for senders with a preset only', () => {

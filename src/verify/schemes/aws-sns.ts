@@ -147,13 +147,17 @@ function isOddlyTyped(name: string, value: object): boolean {
   return typeof field !== 'string' && (name !== OPTIONAL_FIELD || field !== null);
 }
 
+/** The host of SNS in a region. */
+export function toSnsHost(region: string): string {
+  return `sns.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
+}
+
 /** An attacker can put any URL into a message, so only the host of SNS in the topic's region is accepted. */
 function toPinnedUrl(text: string, region: string): URL | undefined {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
-  const host = `sns.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
   const isPlain = url.username === '' && url.password === '' && url.port === '' && url.hash === '';
-  return url.protocol === 'https:' && url.hostname === host && isPlain ? url : undefined;
+  return url.protocol === 'https:' && url.hostname === toSnsHost(region) && isPlain ? url : undefined;
 }
 
 function toSubscribeUrl(text: string, region: string, topic: string): URL | undefined {
