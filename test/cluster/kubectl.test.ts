@@ -8,7 +8,7 @@ import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { stringify } from 'yaml';
 import { closeAtExit } from '../../src/cli/shutdown.ts';
 import { systemClock } from '../../src/core/clock.ts';
-import { CONTENT, METADATA_ONLY_OBJECT } from '../../src/kubernetes/client/client.ts';
+import { CONTENT, METADATA_ONLY_OBJECT, toKubePath } from '../../src/kubernetes/client/client.ts';
 import { connectCluster } from '../../src/kubernetes/client/cluster.ts';
 import { answerJson, startApiServer, toStatus } from '../support/api-server.ts';
 import { makeAuthority } from '../support/certificates.ts';
@@ -238,12 +238,12 @@ test('reports a folder of temporary files that does not exist', async () => {
 test('passes on every method, path and header that the commands use', async () => {
   const { client, ...names } = await connect(`${api.url.href}k8s/clusters/c-1/`);
   expect(names).toEqual({ namespace: 'shop', name: 'test' });
-  const metrics = '/api/v1/namespaces/shop/pods/web-1:8481/proxy/metrics';
-  const execution = '/api/v1/namespaces/pods/configmaps/execution';
+  const metrics = toKubePath('/api/v1', 'namespaces', 'shop', 'pods', 'web-1:8481', 'proxy', 'metrics');
+  const execution = toKubePath('/api/v1', 'namespaces', 'pods', 'configmaps', 'execution');
   expect(await client.text(metrics)).toContain('items');
-  await client.request('POST', '/apis/events.k8s.io/v1/namespaces/shop/events', { body: { a: 1 } });
+  await client.request('POST', toKubePath('/apis/events.k8s.io/v1', 'namespaces', 'shop', 'events'), { body: { a: 1 } });
   await client.request('PATCH', execution, { body: { a: 'ü' }, contentType: CONTENT.apply, query: { fieldManager: 'sidegate' } });
-  await client.list('/api/v1/secrets', { labelSelector: 'a=b,c' }, { accept: METADATA_ONLY_OBJECT });
+  await client.list(toKubePath('/api/v1', 'secrets'), { labelSelector: 'a=b,c' }, { accept: METADATA_ONLY_OBJECT });
   const asked = api.asked.slice(-4);
   expect(asked.map(({ method, url }) => `${method} ${url}`)).toEqual([
     `GET /k8s/clusters/c-1${metrics}`,
@@ -259,7 +259,7 @@ test('reports that kubectl ended meanwhile', async () => {
   const { client } = await connect(api.url.href);
   for (const pid of findKubectl()) process.kill(pid, 'SIGKILL');
   await until(() => findKubectl().length === 0);
-  await expect(client.request('GET', '/x')).rejects.toThrow(/^kubectl: /);
+  await expect(client.request('GET', toKubePath('/x'))).rejects.toThrow(/^kubectl: /);
 });
 
 test('an unhandled exception drains the injector, which ends kubectl and exits 1', async () => {

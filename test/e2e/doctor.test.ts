@@ -132,6 +132,47 @@ injected: add --live to let each gate confirm that it responds with its config.
 `);
 });
 
+test.each([
+  ['secrets', 'a b', /sidegate\.dev\/secrets is "a b": expected names of .*, separated by commas/],
+  ['config', '..', /sidegate\.dev\/config is "\.\.": expected a name of/],
+  ['config', '?watch=1&allowWatchBookmarks=1', /sidegate\.dev\/config is "\?watch=1/],
+  ['config', 'web\u0001gate', /sidegate\.dev\/config is "web gate": expected a name of/],
+  ['app_port', '80', /the annotation sidegate\.dev\/app_port is unknown: did you mean sidegate\.dev\/app-port\?/],
+])(
+  'reports that new pods are denied if the annotation %s is %j, and requests no object of that name',
+  async (name, value, problem) => {
+    const { Deployment, ReplicaSet } = makeDeployment(makeTemplate({ annotations: { [`sidegate.dev/${name}`]: value } }));
+    Object.assign(objects, inNamespace('/apis/apps/v1', { deployments: Deployment, replicasets: ReplicaSet }));
+    const before = server.asked.length;
+    const { code, json } = await doctor('--format', 'json');
+    const [{ findings }] = json.workloads;
+    expect({ code, codes: findings.map((each: Json) => each.code) }).toEqual({ code: 1, codes: ['annotation-invalid'] });
+    expect(findings[0].message).toMatch(/^new pods are denied: /);
+    expect(findings[0].message).toMatch(problem);
+    expect(readNames(before)).toEqual(['configmaps/sidegate-injector', 'configmaps/web-gate', 'secrets/web-secret']);
+  },
+);
+
+test('requests no object of a name that a volume of a pod has, but no object can have', async () => {
+  const pod: Json = makePod('web-1-a', makeTemplate(), OWNER);
+  for (const { configMap, secret } of pod.spec.volumes) {
+    if (configMap !== undefined) configMap.name = '../secrets';
+    if (secret !== undefined) secret.secretName = 'web-gate/..';
+  }
+  Object.assign(objects, inNamespace('/api/v1', { pods: [pod] }));
+  const before = server.asked.length;
+  const { stdout } = await doctor();
+  expect(stdout).toContain('config-missing: the ConfigMap ../secrets does not exist');
+  expect(stdout).toContain('secret-missing: the Secret web-gate/.. does not exist');
+  expect(readNames(before)).toEqual(['configmaps/sidegate-injector', 'configmaps/web-gate', 'secrets/web-secret']);
+});
+
+/** The ConfigMaps and Secrets that were requested. */
+function readNames(since: number): string[] {
+  const paths = server.asked.slice(since).map(({ url }) => /\/((?:configmaps|secrets)\/.*)$/.exec(url)?.[1] ?? []);
+  return [...new Set(paths.flat())].sort();
+}
+
 test('reports a workload as protected only if its gate responds as its version with its config', async () => {
   const stateOf = async (metrics: Json): Promise<string> => {
     objects[METRICS] = metrics;

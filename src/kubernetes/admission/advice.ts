@@ -6,7 +6,7 @@ import { type Config, remembersIds } from '../../config/schema/config.ts';
 import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { isError, type LocatedProblem } from '../../core/problem.ts';
-import type { KubeClient } from '../client/client.ts';
+import { type KubeClient, type KubePath, toKubePath } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, DOMAIN, QUEUE_FOLDER, SECRETS_FOLDER } from '../injector/names.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
@@ -270,9 +270,9 @@ export class Lookups {
 
   /** `resource`: for example `/api/v1` and `configmaps`. Never rejects. */
   find(group: string, namespace: string, resource: string, name: string): Promise<LookupResult> {
-    // The names are untrusted input, and must not change the request path.
+    // The names are untrusted input: nothing is requested for one that no object can have.
     if (!NAME.test(namespace) || !NAME.test(name)) return Promise.resolve('unknown');
-    const path = `${group}/namespaces/${namespace}/${resource}/${name}`;
+    const path = toKubePath(group, 'namespaces', namespace, resource, name);
     const now = this.#clock.monotonic();
     const known = this.#remembered.get(path);
     if (known !== undefined && now - known.at < REMEMBERED_MS) return known.found;
@@ -285,7 +285,7 @@ export class Lookups {
     return found;
   }
 
-  async #read(path: string): Promise<LookupResult> {
+  async #read(path: KubePath): Promise<LookupResult> {
     this.#inFlight++;
     try {
       const object = await this.#kube.request<object>('GET', path, { timeout: TIMEOUT_MS, maxBytes: MAX_BYTES });

@@ -4,7 +4,7 @@ import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { TokenBucket } from '../../core/throttle.ts';
-import type { KubeClient } from '../client/client.ts';
+import { type KubeClient, toKubePath } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
 import type { EventOutcome } from './injector-metrics.ts';
@@ -74,9 +74,9 @@ export class Events {
 
   async #send(podEvent: PodEvent): Promise<void> {
     const { kube, clock, logger, instance, onOutcome } = this.#parts;
-    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(podEvent.request.namespace)}/events`;
     this.#inFlight++;
     try {
+      const path = toKubePath('/apis/events.k8s.io/v1', 'namespaces', podEvent.request.namespace, 'events');
       await kube.request('POST', path, { body: toEvent(podEvent, instance, toInstant(clock.now())), timeout: TIMEOUT_MS });
       onOutcome('sent');
     } catch (thrown) {

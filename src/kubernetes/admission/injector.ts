@@ -13,7 +13,7 @@ import { TlsContexts, type TlsSettings } from '../../http/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/process-metrics.ts';
 import { createTemporaryPair, type ServerPair } from '../certificates/server-pair.ts';
-import type { KubeClient } from '../client/client.ts';
+import { type KubeClient, toKubePath } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';
 import type { KubeVersion } from '../injector/outcome.ts';
@@ -292,7 +292,7 @@ export class ClusterVersion {
   }
 
   async #readServer(): Promise<KubeVersion> {
-    const { major, minor } = await this.#kube.request<{ major?: string; minor?: string }>('GET', '/version');
+    const { major, minor } = await this.#kube.request<{ major?: string; minor?: string }>('GET', toKubePath('/version'));
     // Some distributions report 34+.
     const version = parse(`${major}.${minor}`);
     if (version === undefined) throw new Error(`/version gives ${major}.${minor}`);
@@ -316,7 +316,7 @@ export class ClusterVersion {
     let token: string | undefined;
     do {
       const query = { limit: PAGE_SIZE, continue: token, labelSelector: REAL_NODES };
-      const page: NodePage = await this.#kube.request('GET', '/api/v1/nodes', { query });
+      const page: NodePage = await this.#kube.request('GET', toKubePath('/api/v1', 'nodes'), { query });
       for (const { status } of page.items ?? []) {
         const version = parse(status?.nodeInfo?.kubeletVersion ?? '');
         if (version !== undefined) yield version;

@@ -2,7 +2,7 @@
 
 import type { X509Certificate } from 'node:crypto';
 import { toErrorText } from '../../core/errors.ts';
-import { CONTENT, type KubeClient } from '../client/client.ts';
+import { CONTENT, type KubeClient, type KubePath, toKubePath } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { readCertificates } from './certificate.ts';
 
@@ -28,12 +28,12 @@ interface SecretReference {
 export class ClusterSecret {
   readonly title: string;
   readonly #kube: Pick<KubeClient, 'request'>;
-  readonly #path: string;
+  readonly #path: KubePath;
   readonly #verbs: string;
 
   constructor(kube: Pick<KubeClient, 'request'>, { namespace, name, verbs }: SecretReference) {
     this.#kube = kube;
-    this.#path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
+    this.#path = toKubePath('/api/v1', 'namespaces', namespace, 'secrets', name);
     this.title = `Secret ${name} in namespace ${namespace}`;
     this.#verbs = verbs;
   }
@@ -95,12 +95,12 @@ export interface BundleReading {
 /** The webhook's configuration in the cluster. */
 export class WebhookBundle {
   readonly #kube: Pick<KubeClient, 'request'>;
-  readonly #path: string;
+  readonly #path: KubePath;
   readonly #title: string;
 
   constructor(kube: Pick<KubeClient, 'request'>, name: string) {
     this.#kube = kube;
-    this.#path = `/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/${name}`;
+    this.#path = toKubePath('/apis/admissionregistration.k8s.io/v1', 'mutatingwebhookconfigurations', name);
     this.#title = `MutatingWebhookConfiguration ${name}`;
   }
 

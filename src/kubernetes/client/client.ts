@@ -18,6 +18,22 @@ export const CONTENT = {
 /** Requests only the metadata of an object, never its data: for Secrets. */
 export const METADATA_ONLY_OBJECT = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
 
+/** A path of the API, made by `toKubePath` only. */
+export type KubePath = string & { readonly isEncoded: true };
+
+/**
+ * The path of `segments` below `root`, such as `/api/v1`. Names of objects are often untrusted: they are encoded, so that they change neither the
+ * path nor the query. Throws KubeError (404) for a segment that no object can have as its name.
+ */
+export function toKubePath(root: string, ...segments: readonly string[]): KubePath {
+  const encoded = segments.map((segment) => {
+    if (['', '.', '..'].includes(segment)) throw new KubeError(404, 'NotFound', `"${segment}" is not the name of an object`);
+    // The colon before the port of a pod or Service is allowed (RFC 3986 §3.3).
+    return `/${encodeURIComponent(segment.toWellFormed()).replaceAll('%3A', ':')}`;
+  });
+  return `${root}${encoded.join('')}` as KubePath;
+}
+
 /** Options of a request. */
 export interface RequestOptions {
   /** Sent as JSON. */
@@ -68,7 +84,7 @@ export class KubeClient {
   }
 
   /** Returns the parsed response. Rejects only with KubeError. */
-  async request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
+  async request<T>(method: string, path: KubePath, options: RequestOptions = {}): Promise<T> {
     const { body } = await this.#send(method, path, { accept: CONTENT.json, ...options });
     try {
       return JSON.parse(body.toString('utf8')) as T;
@@ -78,14 +94,14 @@ export class KubeClient {
   }
 
   /** Returns the response as text, for other formats than JSON, such as a pod's metrics or log. Rejects like `request`. */
-  async text(path: string, options: RequestOptions = {}): Promise<string> {
+  async text(path: KubePath, options: RequestOptions = {}): Promise<string> {
     const { body } = await this.#send('GET', path, { accept: '*/*', ...options });
     return body.toString('utf8');
   }
 
   /** Returns all objects of a list, read page by page. If the list's continue token expires, the whole list is read again in one request. */
   async list<T>(
-    path: string,
+    path: KubePath,
     query: Query = {},
     options: Pick<RequestOptions, 'accept' | 'timeout'> & {
       /** Maximum number of objects in one response. Default: 500. */
@@ -112,7 +128,7 @@ export class KubeClient {
   }
 
   /** Halves a page that is too large: anyone who may create large objects could otherwise make a list unreadable. */
-  async #readPage<T>(path: string, query: Query & { limit: number }, options: RequestOptions): Promise<LimitedPage<T>> {
+  async #readPage<T>(path: KubePath, query: Query & { limit: number }, options: RequestOptions): Promise<LimitedPage<T>> {
     const { limit } = query;
     try {
       return { ...(await this.request<ObjectPage<T>>('GET', path, { ...options, query })), limit };
@@ -127,7 +143,7 @@ export class KubeClient {
     this.#transport.close();
   }
 
-  async #send(method: string, path: string, options: RequestOptions): Promise<KubeResponse> {
+  async #send(method: string, path: KubePath, options: RequestOptions): Promise<KubeResponse> {
     const { body, contentType = CONTENT.json, accept = CONTENT.json, timeout = TIMEOUT, maxBytes = MAX_BYTES } = options;
     const request = {
       method,

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { readPem } from '../../config/sources/bounded-read.ts';
 import { SidegateError } from '../../core/errors.ts';
-import { KubeClient } from './client.ts';
+import { KubeClient, toKubePath } from './client.ts';
 import { KubeError } from './error.ts';
 import { type KubectlOptions, LOGIN_TIMEOUT, startKubectl } from './kubectl.ts';
 import type { ClusterAccess } from './transport.ts';
@@ -43,7 +43,7 @@ function isKubeconfigChosen({ kubeconfig, context, io }: KubectlOptions): boolea
 /** kubectl runs a credential plugin with the first request, which therefore waits until the user has logged in. */
 async function logIn(client: KubeClient): Promise<void> {
   try {
-    await client.request('GET', '/version', { timeout: LOGIN_TIMEOUT });
+    await client.request('GET', toKubePath('/version'), { timeout: LOGIN_TIMEOUT });
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;
     // A rejection is a response, and whether it matters depends on the command.

@@ -1,22 +1,34 @@
 /** Checks the config of pods: whether it exists, whether it is valid, and whether the running sidecars use it. */
+import { hasForm, OBJECT_NAME, OBJECT_NAMES, toNames } from '../injector/kubernetes-values.ts';
 import { CONFIG_VOLUME, DOMAIN, SECRET_VOLUME } from '../injector/names.ts';
+import { readSettings } from '../injector/settings.ts';
+import { readStatus } from '../injector/status.ts';
 import { type Facts, type GateConfig, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { PodTemplate } from './objects.ts';
-import { isConcerned, isProtected } from './sidecar.ts';
+import { injectLabelOf, isConcerned, isProtected } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
 /** The ConfigMap that a pod or template mounts, or requests in its annotation. */
 export function configNameOf({ metadata, spec }: PodTemplate): string | undefined {
   const volume = spec.volumes?.find(({ name }) => name === CONFIG_VOLUME);
-  return volume?.configMap?.name ?? metadata?.annotations?.[`${DOMAIN}/config`];
+  const asked = metadata?.annotations?.[`${DOMAIN}/config`] ?? '';
+  return volume?.configMap?.name ?? (hasForm(OBJECT_NAME, asked) ? asked : undefined);
 }
 
 /** The Secrets that a pod or template mounts, or requests in its annotation. */
 export function secretNamesOf({ metadata, spec }: PodTemplate): readonly string[] {
   const mounted = (spec.volumes ?? []).filter(({ name }) => name.startsWith(SECRET_VOLUME));
-  const asked = (metadata?.annotations?.[`${DOMAIN}/secrets`] ?? '').split(',').map((name) => name.trim());
-  return [...new Set([...mounted.flatMap(({ secret }) => secret?.secretName ?? []), ...asked.filter((name) => name !== '')])];
+  const asked = metadata?.annotations?.[`${DOMAIN}/secrets`] ?? '';
+  const names = hasForm(OBJECT_NAMES, asked) ? toNames(asked) : [];
+  return [...new Set([...mounted.flatMap(({ secret }) => secret?.secretName ?? []), ...names])];
+}
+
+/** Why the injector denies pods with these annotations. It does not read those of a pod that already has the sidecar. */
+function settingProblemsOf(each: PodTemplate): readonly string[] {
+  if (injectLabelOf(each) !== 'true' || readStatus(each) !== undefined) return [];
+  const read = readSettings({ ...each });
+  return 'problems' in read ? read.problems : [];
 }
 
 /** The workload's pods and template, if they have or request the sidecar. */
@@ -30,11 +42,20 @@ export function checkConfig(workload: Workload, facts: Facts): Finding[] {
   const names = new Set(concerned.flatMap((each) => configNameOf(each) ?? []));
   const secrets = new Set(concerned.flatMap(secretNamesOf));
   return [
+    ...checkSettings(workload),
     ...[...names].flatMap((name) => checkOne(name, workload, facts)),
     ...[...secrets].flatMap((name) => checkSecret(name, workload, facts)),
     ...checkNameless(workload),
     ...checkLive(workload, facts),
   ];
+}
+
+/** New pods are those of the template; if it cannot be read, they are like the present ones. */
+function checkSettings({ template, pods }: Workload): Finding[] {
+  const problems = [...new Set((template === undefined ? pods : [template]).flatMap(settingProblemsOf))];
+  if (problems.length === 0) return [];
+  const fix = 'correct the annotations of the pod template, and check its manifest: sidegate inject -f MANIFEST';
+  return [finding('annotation-invalid', `new pods are denied: ${listNames(problems)}`, fix)];
 }
 
 function checkNameless({ pods }: Workload): Finding[] {
@@ -119,7 +140,7 @@ function checkObserving(name: string, observing: readonly string[]): Finding[] {
 }
 
 function checkMounts(name: string, { secrets }: ValidConfig, workload: Workload): Finding[] {
-  const readers = concernedOf(workload).filter((each) => configNameOf(each) === name);
+  const readers = concernedOf(workload).filter((each) => configNameOf(each) === name && settingProblemsOf(each).length === 0);
   const missing = secrets.filter((secret) => readers.some((each) => !secretNamesOf(each).includes(secret)));
   if (missing.length === 0) return [];
   const [verb, noun] = missing.length === 1 ? ['is', 'Secret'] : ['are', 'Secrets'];

@@ -52,6 +52,10 @@ export const FINDINGS = {
     meaning:
       'The label is neither `"true"` nor `"false"`, so the sidecar is not injected, or not required of all pods of the namespace.',
   },
+  'annotation-invalid': {
+    severity: 'error',
+    meaning: 'Annotations of the pod template are missing, unknown or malformed: new pods are denied.',
+  },
   'namespace-left-out': {
     severity: 'error',
     meaning: 'Pods request the sidecar in a namespace that the webhook does not cover.',

@@ -4,9 +4,10 @@ import { type Config, realmsOf, remembersIds } from '../../config/schema/config.
 import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock } from '../../core/clock.ts';
 import { isError } from '../../core/problem.ts';
-import { type KubeClient, METADATA_ONLY_OBJECT, type Query } from '../client/client.ts';
+import { type KubeClient, type KubePath, METADATA_ONLY_OBJECT, type Query, toKubePath } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { type InjectorConfig, parseInjectorConfig, type SidecarDefaults } from '../injector/injector-config.ts';
+import { hasForm, OBJECT_NAME } from '../injector/kubernetes-values.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, RULES_ANNOTATION, SECRETS_FOLDER } from '../injector/names.ts';
 import { isRaw, listAt } from '../injector/raw.ts';
 import { repositoryOf, type SidecarRules } from '../injector/sidecar-rules.ts';
@@ -113,20 +114,20 @@ class Reader {
   }
 
   within<T>(namespace: string | undefined, group: string, plural: string, query?: Query): Promise<FoundObjects<T>> {
-    const folder = namespace === undefined ? '' : `/namespaces/${namespace}`;
+    const folder = namespace === undefined ? [] : ['namespaces', namespace];
     return this.#list(
-      `${toRoot(group)}${folder}/${plural}`,
+      toKubePath(toRoot(group), ...folder, plural),
       query,
       namespace === undefined ? `${plural} of all namespaces` : `${plural} in ${namespace}`,
     );
   }
 
   cluster<T>(group: string, plural: string, query?: Query): Promise<FoundObjects<T>> {
-    return this.#list(`${toRoot(group)}/${plural}`, query, plural);
+    return this.#list(toKubePath(toRoot(group), plural), query, plural);
   }
 
   /** An older cluster that does not know a kind of object has none of them. */
-  async #list<T>(path: string, query: Query | undefined, what: string): Promise<FoundObjects<T>> {
+  async #list<T>(path: KubePath, query: Query | undefined, what: string): Promise<FoundObjects<T>> {
     try {
       return { items: await this.#client.list<T>(path, query) };
     } catch (thrown) {
@@ -153,7 +154,7 @@ async function readEndpointSlices(reader: Reader, namespace: string | undefined)
 /** The first request: if it fails, the others would fail too. */
 async function readVersion(client: KubeClient): Promise<Facts['version']> {
   try {
-    const { major, minor } = await client.request<{ major: string; minor: string }>('GET', '/version');
+    const { major, minor } = await client.request<{ major: string; minor: string }>('GET', toKubePath('/version'));
     // Some providers write "34+".
     return { major: Number.parseInt(major, 10), minor: Number.parseInt(minor, 10) };
   } catch (thrown) {
@@ -176,7 +177,7 @@ async function readControllers(reader: Reader): Promise<Facts['controllers']> {
 async function readNamespaces(client: KubeClient, reader: Reader, namespace: string | undefined): Promise<FoundObjects<Named>> {
   if (namespace === undefined) return reader.cluster<Named>('v1', 'namespaces');
   try {
-    return { items: [await client.request<Named>('GET', `/api/v1/namespaces/${namespace}`)] };
+    return { items: [await client.request<Named>('GET', toKubePath('/api/v1', 'namespaces', namespace))] };
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;
     if (thrown.status === NOT_FOUND) throw new KubeError(NOT_FOUND, 'NotFound', `the namespace ${namespace} does not exist`);
@@ -238,7 +239,7 @@ async function readInstalled(client: KubeClient, webhooks: FoundObjects<WebhookC
   try {
     const { data = {} } = await client.request<{ data?: Record<string, string> }>(
       'GET',
-      `/api/v1/namespaces/${namespace}/configmaps/${name}`,
+      toKubePath('/api/v1', 'namespaces', namespace, 'configmaps', name),
     );
     const { config } = parseInjectorConfig(INJECTOR_KEY, data[INJECTOR_KEY] ?? '');
     if (config === undefined)
@@ -308,10 +309,11 @@ async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Prom
   return readEach(
     namesIn(facts, (each) => [configNameOf(each) ?? ''].filter((name) => name !== '')),
     async (namespace, name) => {
+      if (!hasForm(OBJECT_NAME, name)) return { state: 'missing' };
       try {
         const { data = {} } = await client.request<{ data?: Record<string, string> }>(
           'GET',
-          `/api/v1/namespaces/${namespace}/configmaps/${name}`,
+          toKubePath('/api/v1', 'namespaces', namespace, 'configmaps', name),
         );
         return toGateConfig(data, clock);
       } catch (thrown) {
@@ -326,8 +328,10 @@ async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Prom
 /** Whether each Secret that a pod refers to exists. Only its metadata is requested. */
 async function readSecrets(client: KubeClient, facts: Facts): Promise<ByName<Presence>> {
   return readEach(namesIn(facts, secretNamesOf), async (namespace, name) => {
+    if (!hasForm(OBJECT_NAME, name)) return 'missing';
     try {
-      await client.request('GET', `/api/v1/namespaces/${namespace}/secrets/${name}`, { accept: METADATA_ONLY_OBJECT });
+      const path = toKubePath('/api/v1', 'namespaces', namespace, 'secrets', name);
+      await client.request('GET', path, { accept: METADATA_ONLY_OBJECT });
       return 'there';
     } catch (thrown) {
       if (!(thrown instanceof KubeError)) throw thrown;
@@ -347,9 +351,9 @@ async function readLive(client: KubeClient, facts: Facts): Promise<ByName<Live>>
 async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Live> {
   const port = pod === undefined ? undefined : findSidecar(pod)?.ports.admin;
   if (pod === undefined || port === undefined) return { unknown: 'its arguments contain no --admin port' };
-  const { namespace, name } = pod.metadata;
+  const { namespace = '', name } = pod.metadata;
   try {
-    const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
+    const path = toKubePath('/api/v1', 'namespaces', namespace, 'pods', `${name}:${port}`, 'proxy', 'metrics');
     const text = await client.text(path, { timeout: LIVE_TIMEOUT_MS, maxBytes: MAX_EXPOSITION_BYTES });
     const hash = readConfigHash(text);
     return hash === undefined
@@ -361,7 +365,7 @@ async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Li
   }
 }
 
-/** The names that pods and templates refer to, with their namespaces. */
+/** The names that pods and templates refer to, with their namespaces. Those of volumes can have any form, and no object with them exists. */
 function namesIn(facts: Facts, namesOf: (each: PodTemplate) => readonly string[]): readonly string[] {
   const keys = findWorkloads(facts).flatMap((workload) =>
     concernedOf(workload).flatMap((each) => namesOf(each).map((name) => keyOf(workload.namespace, name))),
@@ -374,8 +378,8 @@ async function readEach<T>(keys: readonly string[], read: (namespace: string, na
   const waiting = [...keys];
   const work = async (): Promise<void> => {
     for (let key = waiting.shift(); key !== undefined; key = waiting.shift()) {
-      const [namespace = '', name = ''] = key.split('/');
-      found.set(key, await read(namespace, name));
+      const slash = key.indexOf('/');
+      found.set(key, await read(key.slice(0, slash), key.slice(slash + 1)));
     }
   };
   await Promise.all(Array.from({ length: CONCURRENCY }, work));

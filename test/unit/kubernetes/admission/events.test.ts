@@ -112,6 +112,13 @@ describe('an Event', () => {
     expect(outcomes).toEqual(['failed']);
   });
 
+  test('for a namespace that cannot exist is not sent, and counted as failed', async () => {
+    const { events, outcomes, sent } = start();
+    events.send(toPodEvent({ namespace: '..' }));
+    await settle();
+    expect([outcomes, sent]).toEqual([['failed'], []]);
+  });
+
   test('has a note of bounded length, on one line', async () => {
     const { events, sent } = start();
     events.send(toPodEvent({}, `a\nb${'ü'.repeat(5_000)}`));

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
-import { CONTENT, KubeClient, METADATA_ONLY_OBJECT } from '../../../../src/kubernetes/client/client.ts';
+import { CONTENT, KubeClient, METADATA_ONLY_OBJECT, toKubePath } from '../../../../src/kubernetes/client/client.ts';
 import { KubeError } from '../../../../src/kubernetes/client/error.ts';
 import type { ClusterAccess } from '../../../../src/kubernetes/client/transport.ts';
 import { type AnswerWith, type ApiServer, answerJson, startApiServer, toClient, toStatus } from '../../../support/api-server.ts';
@@ -41,10 +41,25 @@ async function failureOf(promise: Promise<unknown>): Promise<KubeError> {
 
 test('sends the token, keeps the connection and returns the parsed response', async () => {
   const { server, client } = await start((_, response) => answerJson(response, 200, { major: '1' }));
-  expect(await client.request('GET', '/version')).toEqual({ major: '1' });
-  await client.request('GET', '/version');
+  expect(await client.request('GET', toKubePath('/version'))).toEqual({ major: '1' });
+  await client.request('GET', toKubePath('/version'));
   expect(server.asked.map(({ headers }) => headers.authorization)).toEqual([`Bearer ${TOKEN}`, `Bearer ${TOKEN}`]);
   expect(server.asked[0]?.clientPort).toBe(server.asked[1]?.clientPort);
+});
+
+test.each([
+  [['namespaces', 'a b', 'pods', 'web:80'], '/api/v1/namespaces/a%20b/pods/web:80'],
+  [['configmaps', '?watch=1&x#y'], '/api/v1/configmaps/%3Fwatch%3D1%26x%23y'],
+  [['configmaps', 'x%2f..%2fy', '../z'], '/api/v1/configmaps/x%252f..%252fy/..%2Fz'],
+  [['configmaps', 'ü\r\n\ud800'], '/api/v1/configmaps/%C3%BC%0D%0A%EF%BF%BD'],
+])('encodes names of objects in paths: %j', (segments, path) => {
+  expect(toKubePath('/api/v1', ...segments)).toBe(path);
+});
+
+test.each(['', '.', '..'])('rejects "%s" as the name of an object, like one that does not exist', (name) => {
+  expect(() => toKubePath('/api/v1', 'configmaps', name)).toThrow(
+    expect.objectContaining({ status: 404, message: `"${name}" is not the name of an object` }),
+  );
 });
 
 test.each([
@@ -55,7 +70,7 @@ test.each([
   ['apply', 'application/apply-patch+yaml'],
 ] as const)('sends a %s body as %s', async (kind, type) => {
   const { server, client } = await start((_, response) => answerJson(response, 200, {}));
-  await client.request('PATCH', '/x', { body: { a: 'ü' }, contentType: CONTENT[kind] });
+  await client.request('PATCH', toKubePath('/x'), { body: { a: 'ü' }, contentType: CONTENT[kind] });
   expect(server.asked[0]).toMatchObject({
     method: 'PATCH',
     body: '{"a":"ü"}',
@@ -65,7 +80,7 @@ test.each([
 
 test("turns the API server's Status into an error with its status, reason and message", async () => {
   const { client } = await start((_, response) => answerJson(response, 403, toStatus(403, 'Forbidden', 'pods is forbidden')));
-  const { status, reason, message } = await failureOf(client.request('GET', '/api/v1/pods'));
+  const { status, reason, message } = await failureOf(client.request('GET', toKubePath('/api/v1/pods')));
   expect([status, reason, message]).toEqual([403, 'Forbidden', 'GET /api/v1/pods: pods is forbidden']);
 });
 
@@ -76,7 +91,7 @@ test.each([
   [410, 'Expired', '[]'],
 ])('gives a %i without a Status a reason, and does not show its text', async (code, reason, text) => {
   const { client } = await start((_, response) => response.writeHead(code).end(text));
-  const error = await failureOf(client.request('GET', '/x'));
+  const error = await failureOf(client.request('GET', toKubePath('/x')));
   expect([error.status, error.reason]).toEqual([code, reason]);
   expect(error.message).toBe(`GET /x: the response was ${code}, without a message from the API server`);
 });
@@ -93,9 +108,9 @@ test('reads the token again once after a 401', async () => {
       token: async () => tokens.shift() ?? 'none',
     }),
   );
-  expect(await client.request('GET', '/x')).toEqual({ ok: true });
-  await client.request('GET', '/x');
-  expect((await failureOf(client.request('GET', '/x'))).status).toBe(401);
+  expect(await client.request('GET', toKubePath('/x'))).toEqual({ ok: true });
+  await client.request('GET', toKubePath('/x'));
+  expect((await failureOf(client.request('GET', toKubePath('/x')))).status).toBe(401);
   expect(server.asked).toHaveLength(5);
 });
 
@@ -106,7 +121,7 @@ test('trusts only the given CA', async () => {
     (_, response) => answerJson(response, 200, {}),
     () => ({ ca: other.ca }),
   );
-  const error = await failureOf(client.request('GET', '/x'));
+  const error = await failureOf(client.request('GET', toKubePath('/x')));
   expect([error.status, error.reason]).toEqual([0, 'Unreachable']);
   expect(error.message).toMatch(/^127\.0\.0\.1:\d+: its certificate is not signed by the given CA \(/);
   expect(server.asked).toEqual([]);
@@ -124,14 +139,14 @@ test('uses the current CA', async () => {
       },
     }),
   );
-  await failureOf(client.request('GET', '/x'));
+  await failureOf(client.request('GET', toKubePath('/x')));
   ca = server.ca;
-  expect(await client.request('GET', '/x')).toEqual({});
+  expect(await client.request('GET', toKubePath('/x'))).toEqual({});
 });
 
 test('follows no redirect', async () => {
   const { server, client } = await start((_, response) => response.writeHead(307, { Location: '/elsewhere' }).end());
-  const error = await failureOf(client.request('GET', '/x'));
+  const error = await failureOf(client.request('GET', toKubePath('/x')));
   expect([error.status, error.reason]).toEqual([307, 'Redirected']);
   expect(server.asked).toHaveLength(1);
 });
@@ -143,7 +158,7 @@ test('aborts a request without a response in time', async () => {
     () => ({}),
     clock,
   );
-  const failure = failureOf(client.request('GET', '/x', { timeout: 5_000 }));
+  const failure = failureOf(client.request('GET', toKubePath('/x'), { timeout: 5_000 }));
   while (server.asked.length === 0) await settle();
   await clock.advance(5_000);
   const { reason, message } = await failure;
@@ -158,7 +173,7 @@ test('aborts a response that arrives too slowly', async () => {
     () => ({}),
     clock,
   );
-  const failure = failureOf(client.request('GET', '/x'));
+  const failure = failureOf(client.request('GET', toKubePath('/x')));
   while (server.asked.length === 0) await settle();
   await clock.advance(15_000);
   expect((await failure).reason).toBe('Timeout');
@@ -166,10 +181,10 @@ test('aborts a response that arrives too slowly', async () => {
 
 test('does not read a response beyond the limit', async () => {
   const { client } = await start((_, response) => void response.writeHead(200).end('x'.repeat(101)));
-  expect((await failureOf(client.request('GET', '/x?a=b', { maxBytes: 100 }))).message).toMatch(
+  expect((await failureOf(client.request('GET', toKubePath('/x?a=b'), { maxBytes: 100 }))).message).toMatch(
     /the response to \/x has more than 100 bytes$/,
   );
-  expect(await client.text('/x', { maxBytes: 101 })).toHaveLength(101);
+  expect(await client.text(toKubePath('/x'), { maxBytes: 101 })).toHaveLength(101);
 });
 
 test('reports a response that is incomplete or not JSON', async () => {
@@ -177,15 +192,17 @@ test('reports a response that is incomplete or not JSON', async () => {
     if (url === '/text') response.end('ok');
     else response.writeHead(200, { 'Content-Length': 10 }).write('{', () => response.destroy());
   });
-  expect((await failureOf(client.request('GET', '/broken'))).reason).toBe('Unreachable');
-  expect((await failureOf(client.request('GET', '/text'))).reason).toBe('NotUnderstood');
+  expect((await failureOf(client.request('GET', toKubePath('/broken')))).reason).toBe('Unreachable');
+  expect((await failureOf(client.request('GET', toKubePath('/text')))).reason).toBe('NotUnderstood');
 });
 
 test('reports that nothing listens', async () => {
   const server = await startApiServer(() => undefined);
   await server.stop();
   const client = toClient(server);
-  expect((await failureOf(client.request('GET', '/x'))).message).toBe(`${server.url.host}: connection refused (ECONNREFUSED)`);
+  expect((await failureOf(client.request('GET', toKubePath('/x')))).message).toBe(
+    `${server.url.host}: connection refused (ECONNREFUSED)`,
+  );
 });
 
 test('reports that a token cannot be used, and does not show it', async () => {
@@ -193,7 +210,7 @@ test('reports that a token cannot be used, and does not show it', async () => {
     () => undefined,
     () => ({ token: async () => `${TOKEN}\nX-Other: 1` }),
   );
-  const { reason, message } = await failureOf(client.request('GET', '/x'));
+  const { reason, message } = await failureOf(client.request('GET', toKubePath('/x')));
   expect([reason, message]).toEqual(['NoCredentials', expect.stringMatching(/CA or token is invalid \(/)]);
   expect(server.asked).toEqual([]);
 });
@@ -207,7 +224,7 @@ test('reports why there is no token', async () => {
       },
     }),
   );
-  expect((await failureOf(client.request('GET', '/x'))).message).toBe('the file is empty');
+  expect((await failureOf(client.request('GET', toKubePath('/x')))).message).toBe('the file is empty');
   expect(server.asked).toEqual([]);
 });
 
@@ -218,7 +235,7 @@ test('waits as long as a busy API server requests, at most three times', async (
     () => ({}),
     clock,
   );
-  const failure = failureOf(client.request('POST', '/x', { body: {} }));
+  const failure = failureOf(client.request('POST', toKubePath('/x'), { body: {} }));
   for (let asked = 1; asked <= 4; asked++) {
     while (server.asked.length < asked) await settle();
     while (asked < 4 && clock.timers > 1) await settle();
@@ -237,11 +254,9 @@ test('lists page by page, with metadata only on request', async () => {
       metadata: token === 'b' ? {} : { continue: token === null ? 'a' : 'b' },
     });
   });
-  expect(await client.list('/api/v1/secrets', { labelSelector: 'x' }, { accept: METADATA_ONLY_OBJECT, pageSize: 2 })).toEqual([
-    { id: 'first' },
-    { id: 'a' },
-    { id: 'b' },
-  ]);
+  expect(
+    await client.list(toKubePath('/api/v1/secrets'), { labelSelector: 'x' }, { accept: METADATA_ONLY_OBJECT, pageSize: 2 }),
+  ).toEqual([{ id: 'first' }, { id: 'a' }, { id: 'b' }]);
   expect(server.asked[2]?.url).toBe('/api/v1/secrets?labelSelector=x&limit=2&continue=b');
   expect(server.asked.every(({ headers }) => headers.accept === METADATA_ONLY_OBJECT)).toBe(true);
 });
@@ -252,7 +267,7 @@ test('lists again in one piece if its pages expired', async () => {
     if (searchParams.has('continue')) answerJson(response, 410, toStatus(410, 'Expired', 'too old'));
     else answerJson(response, 200, searchParams.has('limit') ? { items: [1], metadata: { continue: 'a' } } : { items: [1, 2] });
   });
-  expect(await client.list('/x')).toEqual([1, 2]);
+  expect(await client.list(toKubePath('/x'))).toEqual([1, 2]);
 });
 
 test('reads a page that is too large in halves, and a single object that is too large fails', async () => {
@@ -264,14 +279,14 @@ test('reads a page that is too large in halves, and a single object that is too 
     const to = from + limit;
     answerJson(response, 200, { items: large.items.slice(from, to), metadata: to < 2 ? { continue: String(to) } : {} });
   });
-  expect((await client.list('/x', {}, { pageSize: 3 })).map((text) => String(text)[0])).toEqual(['x', 'y']);
+  expect((await client.list(toKubePath('/x'), {}, { pageSize: 3 })).map((text) => String(text)[0])).toEqual(['x', 'y']);
   expect(server.asked.map(({ url }) => url)).toEqual(['/x?limit=3', '/x?limit=1', '/x?limit=1&continue=1']);
-  expect((await failureOf(client.list('/whole', {}, { pageSize: 2 }))).reason).toBe('TooLarge');
+  expect((await failureOf(client.list(toKubePath('/whole'), {}, { pageSize: 2 }))).reason).toBe('TooLarge');
 });
 
 test('treats a list without items as empty', async () => {
   const { client } = await start((_, response) => answerJson(response, 200, { items: null, metadata: {} }));
-  expect(await client.list('/x')).toEqual([]);
+  expect(await client.list(toKubePath('/x'))).toEqual([]);
 });
 
 test('sends requests over the socket of kubectl, and reports its errors', async () => {
@@ -287,13 +302,13 @@ test('sends requests over the socket of kubectl, and reports its errors', async 
   let ended = 0;
   const client = new KubeClient({ kind: 'kubectl', socketPath, close: () => void ended++ }, systemClock);
   ends.push(() => server.close());
-  expect(await client.request('GET', '/version')).toEqual({});
+  expect(await client.request('GET', toKubePath('/version'))).toEqual({});
   expect(asked).toEqual([['/version', 'localhost', undefined]]);
-  const { status, message } = await failureOf(client.request('GET', '/x'));
+  const { status, message } = await failureOf(client.request('GET', toKubePath('/x')));
   expect([status, message]).toEqual([500, 'GET /x: kubectl: dial tcp 192.0.2.1:6443: connect: connection refused']);
-  expect((await failureOf(client.request('GET', '/html'))).message).toMatch(/was 500, without a message/);
+  expect((await failureOf(client.request('GET', toKubePath('/html')))).message).toMatch(/was 500, without a message/);
   client.close();
   expect(ended).toBe(1);
   server.close();
-  expect((await failureOf(client.request('GET', '/x'))).message).toMatch(/^kubectl: /);
+  expect((await failureOf(client.request('GET', toKubePath('/x')))).message).toMatch(/^kubectl: /);
 });

@@ -1228,6 +1228,26 @@ describe('no workload is reported as protected', () => {
   });
 });
 
+describe('annotations that the injector denies', () => {
+  const wrong = makeTemplate({ annotations: { 'sidegate.dev/secrets': 'a b' } });
+
+  test('are an error of the template, and not of pods that were created before', () => {
+    const found = examine(of(template, makeDeployment(wrong)));
+    expect(found.codes).toEqual(['annotation-invalid']);
+    expect(found.messageOf('annotation-invalid')).toMatch(/^new pods are denied: the annotation sidegate\.dev\/secrets is "a b"/);
+    const old: Json = makePod('a', template, OWNER);
+    old.metadata.annotations['sidegate.dev/secrets'] = 'a b';
+    expect(examine({ pods: [old] }).codes).not.toContain('annotation-invalid');
+  });
+
+  test('are an error of the pods if their template cannot be read', () => {
+    const pods = [makeBare('a', wrong, { kind: 'Rollout', name: 'canary', uid: 'canary' })];
+    expect(examine({ pods, Deployment: [], ReplicaSet: [] }).codes).toEqual(
+      expect.arrayContaining(['no-sidecar', 'annotation-invalid']),
+    );
+  });
+});
+
 test('has a test for every code', () => {
   expect(Object.keys(FINDINGS).filter((code) => !seen.has(code))).toEqual([]);
 });
