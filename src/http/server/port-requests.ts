@@ -78,6 +78,8 @@ const largeHeads = new SumOfTurn();
  */
 export class PortRequests {
   readonly #parts;
+  /** In bytes. */
+  readonly #maxLargeHeads = readHeapLimit() * TURN_SHARE;
   /** Only of open connections on which a request has ever waited. */
   readonly #queues = new Map<Socket, RequestQueue>();
 
@@ -128,7 +130,7 @@ export class PortRequests {
     if (!socket.writable) return stopParsing(request);
     closeAfterIgnoredUpgrade(request, response);
     const headBytes = toHeadBytes(request.rawHeaders);
-    if (headBytes > SMALL_HEAD && largeHeads.add(headBytes) > readHeapLimit() * TURN_SHARE) return this.#drop(request);
+    if (headBytes > SMALL_HEAD && largeHeads.add(headBytes) > this.#maxLargeHeads) return this.#drop(request);
     // As allocated memory, which makes the process measure itself. If the request waits, they also count as memory that it holds.
     bodies.onBytes(headBytes);
     const known = this.#queues.get(socket);
