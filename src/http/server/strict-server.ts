@@ -122,9 +122,12 @@ const ON_BODY = 3;
 interface NodeParser {
   onIncoming: unknown;
   /** The request that it reads. */
-  readonly incoming: unknown;
+  readonly incoming: object | null;
   readonly [ON_BODY]?: unknown;
 }
+
+/** Requests whose bodies Node skips. Their parsers must not keep them: Node keeps a thousand parsers. */
+const stopped = new WeakSet<object>();
 
 /**
  * Makes Node skip the rest of what it has read from a connection that is about to end, and the body of `request`, the last one that Node has
@@ -136,11 +139,13 @@ export function stopParsing(request: IncomingMessage): void {
   const { parser } = request.socket as Socket & { readonly parser?: NodeParser | null };
   if (parser === undefined || parser === null) return;
   parser.onIncoming = guardDecision(() => STOP_PARSING, STOP_PARSING);
+  stopped.add(request);
+  const { get } = Object.getOwnPropertyDescriptor(parser, ON_BODY) ?? {};
   const onBody = parser[ON_BODY];
-  if (typeof onBody !== 'function') return;
+  if (get !== undefined || typeof onBody !== 'function') return;
   Object.defineProperty(parser, ON_BODY, {
     configurable: true,
-    get: () => (parser.incoming === request ? undefined : onBody),
+    get: () => (parser.incoming !== null && stopped.has(parser.incoming) ? undefined : onBody),
     set(value: unknown) {
       Object.defineProperty(parser, ON_BODY, { configurable: true, writable: true, value });
     },

@@ -4,6 +4,8 @@ import { type AddressInfo, connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { PortRequests } from '../../../../src/http/server/port-requests.ts';
 import { stopParsing } from '../../../../src/http/server/strict-server.ts';
+import { until } from '../../../support/gate.ts';
+import { measureHeap } from '../../../support/heap.ts';
 
 const COUNT = 1_000;
 
@@ -45,6 +47,17 @@ test('Node keeps nothing of the body that nobody reads', async () => {
 test('without that, it keeps each chunk that it has read', async () => {
   const [request] = await receiveAll(CHUNKS, () => undefined);
   expect(request?.readableLength).toBe(COUNT);
+});
+
+test('a parser that Node keeps for other connections does not keep the request', async () => {
+  const seen = await (async () => {
+    const [request] = await receiveAll(CHUNKS, stopParsing);
+    return new WeakRef(request as Seen);
+  })();
+  await until(() => {
+    measureHeap();
+    return seen.deref() === undefined;
+  });
 });
 
 test('a Node that does not ask before it releases a connection for an upgrade gets no listener for upgrades', () => {
