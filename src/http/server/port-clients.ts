@@ -74,14 +74,25 @@ const HEAD_COST = 2;
 /** So many connections a port may have in any container. */
 const MIN_CONNECTIONS = 64;
 
-/** The connections that a port may have, if a head arrives on each connection of all ports at once. `heapLimit`: in bytes. */
-export function toMaxConnections(
-  { maxConnections, maxHeaderBytes }: Pick<ClientLimits, 'maxConnections' | 'maxHeaderBytes'>,
-  ports: number,
+/**
+ * The limits of a port of a worker, if a head may arrive on each connection of all ports of all workers at once: those on connections are reduced by the same
+ * factor. `heapLimit`: in bytes.
+ */
+export function toFittingLimits(
+  limits: ClientLimits,
+  { ports, workers }: Pick<MemoryPressure, 'ports' | 'workers'>,
   heapLimit: number,
-): number {
-  const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * maxHeaderBytes * ports));
-  return Math.min(maxConnections, Math.max(MIN_CONNECTIONS, fitting));
+): ClientLimits {
+  const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports * workers));
+  const maxConnections = Math.min(limits.maxConnections, Math.max(MIN_CONNECTIONS, fitting));
+  const toPart = (count: number): number => Math.ceil((count * maxConnections) / limits.maxConnections);
+  return {
+    ...limits,
+    maxConnections,
+    maxConnectionsPerClient: toPart(limits.maxConnectionsPerClient),
+    maxUpgraded: toPart(limits.maxUpgraded),
+    maxUpgradedPerClient: toPart(limits.maxUpgradedPerClient),
+  };
 }
 
 /** The connections that each worker keeps on a port while memory is tight. All ports of all workers together keep as many as one would. */
@@ -117,7 +128,7 @@ export class PortClients {
   constructor(
     server: Server | TlsServer,
     {
-      limits,
+      limits: given,
       shared,
       clock,
       onLimit,
@@ -137,6 +148,7 @@ export class PortClients {
     },
   ) {
     const isTls = tls !== undefined;
+    const limits = toFittingLimits(given, memory, readHeapLimit());
     this.#isTls = isTls;
     this.#shared = new IpRanges(shared);
     this.#shares = new ClientShares(limits, this.#shared, onLimit);
@@ -154,10 +166,9 @@ export class PortClients {
       socket.destroy();
       this.#limiter.shed(0);
     });
-    const maxConnections = toMaxConnections(limits, memory.ports, readHeapLimit());
     this.#limiter = limitConnections(server, {
-      maxConnections,
-      maxPerClient: Math.ceil((limits.maxConnectionsPerClient * maxConnections) / limits.maxConnections),
+      maxConnections: limits.maxConnections,
+      maxPerClient: limits.maxConnectionsPerClient,
       toClient: ({ remoteAddress = '' }) => this.toClient(remoteAddress),
       onLimit,
       isTight: () => memory.isTight || memory.isHeapTight,

@@ -2,20 +2,39 @@ import { describe, expect, it, test } from 'vitest';
 import { KEPT_CLIENTS } from '../../../../src/core/collections.ts';
 import { IpRanges } from '../../../../src/core/ip-address.ts';
 import { TLS_CONNECTION_BYTES } from '../../../../src/http/server/limits.ts';
-import { ClientShares, toKeptConnections, toMaxConnections } from '../../../../src/http/server/port-clients.ts';
+import { ClientShares, toFittingLimits, toKeptConnections } from '../../../../src/http/server/port-clients.ts';
 
 const MIB = 1024 * 1024;
 
 test.each([
-  ['48 MiB of heap, one port', 48, 1, {}, 384],
-  ['48 MiB, three ports', 48, 3, {}, 128],
-  ['96 MiB, one port', 96, 1, {}, 768],
-  ['96 MiB and larger heads', 96, 1, { maxHeaderBytes: 65_536 }, 192],
-  ['little heap', 8, 3, {}, 64],
-  ['little heap, and a lower limit', 8, 3, { maxConnections: 10 }, 10],
-  ['enough heap', 2_048, 3, {}, 1_024],
-])('the heads of all connections of a port fit in the heap: %s', (_name, heap, ports, over, expected) => {
-  expect(toMaxConnections({ maxConnections: 1_024, maxHeaderBytes: 16_384, ...over }, ports, heap * MIB)).toBe(expected);
+  ['48 MiB of heap, one port', 48, {}, {}, 384],
+  ['48 MiB, three ports', 48, { ports: 3 }, {}, 128],
+  ['96 MiB, one port', 96, {}, {}, 768],
+  ['96 MiB, four workers', 96, { workers: 4 }, {}, 192],
+  ['96 MiB and larger heads', 96, {}, { maxHeaderBytes: 65_536 }, 192],
+  ['little heap', 8, { ports: 3 }, {}, 64],
+  ['little heap, and a lower limit', 8, { ports: 3 }, { maxConnections: 10 }, 10],
+  ['enough heap', 2_048, { ports: 3 }, {}, 1_024],
+])('the heads of all connections of a port fit in the heap: %s', (_name, heap, over, more, expected) => {
+  const limits = {
+    maxHeaderBytes: 16_384,
+    maxConnections: 1_024,
+    maxConnectionsPerClient: 512,
+    maxRequestsPerClient: 512,
+    maxUpgraded: 512,
+    maxUpgradedPerClient: 256,
+    sendTimeout: 30_000,
+    ...more,
+  };
+  const fitting = toFittingLimits(limits, { ports: 1, workers: 1, ...over }, heap * MIB);
+  expect(fitting.maxConnections).toBe(expected);
+  expect(fitting.maxRequestsPerClient).toBe(512);
+  // One client cannot have all connections, and upgrades leave half of them.
+  const part = expected / limits.maxConnections;
+  const { maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient } = fitting;
+  expect([maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual(
+    [512 * part, 512 * part, 256 * part].map(Math.ceil),
+  );
 });
 
 describe('the connections that a worker keeps while memory is tight', () => {
