@@ -51,7 +51,7 @@ clusters:
       '@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
       explicit_http_config:
         # As docs/fair-use.md says.
-        http2_protocol_options: { initial_stream_window_size: 65536, initial_connection_window_size: 33554432 }
+        http2_protocol_options: { initial_stream_window_size: 65536, initial_connection_window_size: 67108864 }
   transport_socket:
     name: envoy.transport_sockets.tls
     typed_config:

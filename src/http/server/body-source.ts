@@ -148,8 +148,8 @@ export interface ChunkLimit {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** Its bodies share a budget: a connection, or a stream if the connection carries the requests of many clients. */
   readonly owner: object;
-  /** Ends the connection, and makes the parser skip what it has read. */
-  onExceeded(): void;
+  /** Ends the connection, and makes the parser skip what it has read. `buffer_full`: because of other bodies, too. */
+  onExceeded(reason: 'small_chunks' | 'buffer_full'): void;
 }
 
 /** The budget of each owner for small chunks. */
@@ -195,19 +195,22 @@ function findBudget(owner: object, clock: ChunkLimit['clock']): ChunkBudget {
 /** Counts a chunk of a body, after `inTurn` small ones of the body in this turn. Returns false once there are too many. */
 type CountChunk = (bytes: number, inTurn: number) => boolean;
 
-/** Counts the chunks of one body for its owner. In a turn with too many, only bodies with many small ones end: others have not caused it. */
+/** Counts the chunks of one body for its owner. In a turn with too many, bodies with many small ones end, with an error after which the sender repeats them. */
 function countChunks({ clock, owner, onExceeded }: ChunkLimit): CountChunk {
   let free = FREE_CHUNKS;
   let budget: ChunkBudget | undefined;
   return (bytes, inTurn) => {
-    const fitsTurn = bytes >= MIN_PIECE || smallChunks.add(1) <= MAX_CHUNKS_OF_TURN || inTurn < MAX_JOINED_IN_TURN;
-    if (fitsTurn && free > 0) {
+    if (bytes < MIN_PIECE && smallChunks.add(1) > MAX_CHUNKS_OF_TURN && inTurn >= MAX_JOINED_IN_TURN) {
+      onExceeded('buffer_full');
+      return false;
+    }
+    if (free > 0) {
       free--;
       return true;
     }
     budget ??= findBudget(owner, clock);
-    if (fitsTurn && budget.take(bytes)) return true;
-    onExceeded();
+    if (budget.take(bytes)) return true;
+    onExceeded('small_chunks');
     return false;
   };
 }

@@ -263,7 +263,7 @@ export class Http2Sessions {
   /** The streams of one more session. Invalid heads and their replies take memory that Node does not show, so few sessions of a small container have many. */
   #toStreams(client: string | undefined): number {
     const count = this.#counts.of(client ?? '');
-    const all = client === undefined ? count : this.#sessions.size;
+    const all = client === undefined ? count - 1 : this.#sessions.size;
     if (all >= CLIENTS_PER_PROXY * this.#maxProxySessions) return REDUCED_CONCURRENT_STREAMS;
     if (client === undefined) return (count > this.#maxProxySessions ? OF_ONE_CLIENT : OF_MANY_CLIENTS).streams;
     return this.#rejected.isSpent(client) || count > FULL_CONNECTIONS ? REDUCED_CONCURRENT_STREAMS : OF_ONE_CLIENT.streams;
@@ -332,7 +332,7 @@ const KEPT_WHILE_TIGHT = 1 / 8;
 const CLIENT_SHARE = 1 / 2;
 /** At least so much may arrive in a turn, however many workers there are: half of it is a hundred requests with cookies at once. */
 const MIN_TURN_BYTES = 6 * 1_024 * 1_024;
-/** Of all proxies: as many requests as two of their sessions may have at once. */
+/** In bytes, of all proxies together: as many requests as two of their sessions may have at once. */
 const PROXY_TURN_BYTES = 32 * 1_024 * 1_024;
 
 /**

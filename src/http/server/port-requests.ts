@@ -129,7 +129,7 @@ export class PortRequests {
     // Behind a response that closes the connection: there can be no response, so the request must not be handled.
     if (!socket.writable) return stopParsing(request);
     closeAfterIgnoredUpgrade(request, response);
-    const headBytes = toHeadBytes(request.rawHeaders);
+    const headBytes = toHeadBytes(request.rawHeaders) + (request.url?.length ?? 0);
     if (headBytes > SMALL_HEAD && largeHeads.add(headBytes) > this.#maxLargeHeads) return this.#drop(request);
     // As allocated memory, which makes the process measure itself. If the request waits, they also count as memory that it holds.
     bodies.onBytes(headBytes);
@@ -149,12 +149,14 @@ export class PortRequests {
     return undefined;
   }
 
-  /** Frees the head at once: otherwise it would be kept until the end of the turn. */
+  /** Frees the head at once: otherwise it would be kept until the end of the turn. A response that is pending is still sent. */
   #drop(request: IncomingMessage): void {
     this.#parts.onLimit('client_requests');
     stopParsing(request);
     request.rawHeaders.length = 0;
-    request.socket.destroy();
+    request.headers = {};
+    request.url = '';
+    if (!this.#parts.errors.endConnection(request.socket)) request.socket.destroy();
   }
 
   /** Tracks the request and creates its body. */
@@ -164,10 +166,10 @@ export class PortRequests {
     { expectsContinue = false, upgrade, refusal }: Arrival = {},
   ): PortRequest {
     const { errors, clients, bodies, onLimit } = this.#parts;
-    const onExceeded = (): void => {
+    const onExceeded = (reason: 'small_chunks' | 'buffer_full'): void => {
       onLimit('small_chunks');
       stopParsing(request);
-      errors.failBody(request.socket, 'small_chunks');
+      errors.failBody(request.socket, reason);
     };
     const source = new Http1BodySource(request, response, expectsContinue, {
       clock: bodies.clock,
