@@ -40,7 +40,7 @@ export interface AdminTokenRead {
 
 /** The dependencies of the admin port. */
 export interface AdminParts extends HealthParts {
-  /** From now on each connection is closed after its next response. */
+  /** From now on each HTTP/1 connection is closed after its next response. */
   readonly leave: () => void;
   readonly logger: GateLogger;
   readonly metrics: Metrics;

@@ -25,13 +25,15 @@ interface AppProbe {
 const PROBE_TIMEOUT_MS: Milliseconds = 60_000;
 /**
  * Callers of all probes that may wait, and so requests to the app: a connection whose request waits is not replaced, and the kubelet needs connections.
- * It may be in the network of a flood, which has 32 connections; scrapes may wait on some of them.
+ * It may be in the network of the client that floods, which has 32 connections, and scrapes may wait on some of these.
  */
 const MAX_WAITING = 16;
+/** Beyond them, so many may wait that are the first ones of their clients, as the kubelet is. */
+const MAX_FIRST = 16;
 /** A caller shares a request to the app that began less than this ago, because its result is still current. */
 const MAX_SHARED_AGE_MS: Milliseconds = 1_000;
-/** A caller that may not wait gets the last result, if its request to the app began less than this ago. */
-const MAX_RESULT_AGE_MS: Milliseconds = 2_000;
+/** A caller that may not wait gets the last result, if its request to the app began less than this ago: longer than the kubelet's period of 10 s. */
+const MAX_RESULT_AGE_MS: Milliseconds = 15_000;
 const BUSY: AppProbeReply = { status: 503, line: 'too many callers wait for the app' };
 /** Responses with these statuses have no body (RFC 9110 §15.3.5, §15.3.6, §15.4.5). */
 const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
@@ -131,9 +133,10 @@ class SharedProbe {
 function makeRoom(waiting: ReadonlySet<Caller>, client: string): boolean {
   if (waiting.size < MAX_WAITING) return true;
   const byClient = Map.groupBy(waiting, (each) => each.client);
+  const own = byClient.get(client)?.length ?? 0;
   const [most = []] = [...byClient.values()].sort((a, b) => b.length - a.length);
   // Otherwise two clients would replace each other's callers in turns.
-  if ((byClient.get(client)?.length ?? 0) + 1 >= most.length) return false;
+  if (own + 1 >= most.length) return own === 0 && waiting.size < MAX_WAITING + MAX_FIRST;
   most[0]?.end();
   return true;
 }
@@ -228,7 +231,7 @@ export function createLeaveEndpoint({
   leave,
 }: {
   readonly clock: Clock;
-  /** From now on each connection is closed after its next response, so that clients reconnect to another pod. */
+  /** From now on each HTTP/1 connection is closed after its next response, so that clients reconnect to another pod. */
   readonly leave: () => void;
 }): AdminEndpoint {
   let held = 0;

@@ -87,7 +87,7 @@ function toSharedPeers({ trustedProxies, proxyProtocol }: ListenSettings): strin
   return [...trustedProxies, ...(proxyProtocol?.from ?? [])];
 }
 
-/** The phase of the shutdown: `leaving` closes each connection of HTTP/1 after its next response, `refusing` all connections, and responds with 503. */
+/** The phase of the shutdown: `leaving` closes each HTTP/1 connection after its next response; `refusing` closes idle ones, accepts no others, and rejects requests with 503. */
 export type ListenPhase = 'open' | 'leaving' | 'refusing';
 
 /** The listening data port. */
@@ -208,7 +208,7 @@ export class ListenServer {
     this.#phase = phase;
     if (phase === 'open') return;
     this.#clientErrors.endConnections();
-    // A client may be sending right now: on an idle connection, or a request that GOAWAY crosses. Before, it has time to learn of another endpoint.
+    // A client may be sending right now: on an idle connection, or a request that GOAWAY crosses. In the grace period it can learn of another endpoint.
     if (phase === 'leaving') return;
     this.#listener.close();
     this.#server.closeIdleConnections();
