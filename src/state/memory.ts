@@ -69,11 +69,14 @@ export class ExpiringMap<Entry extends Expiring> {
     return entry !== undefined && this.#clock.monotonic() < entry.expiresAt ? entry : undefined;
   }
 
-  /** Throws StoreUnavailable (`full`) if the key is new, and the map is full or its route has reached its share. */
-  put(key: string, entry: Entry): void {
+  /**
+   * Throws StoreUnavailable (`full`) if the key is new, and the map is full or its route has reached its share. `isHandled`: the share does not count, as
+   * the event would be handled again.
+   */
+  put(key: string, entry: Entry, isHandled = false): void {
     this.#checkOpen();
     if (this.#entries.has(key)) this.#leaveBucket(key);
-    else this.#add(key.replace(TAGGED, ''));
+    else this.#add(key.replace(TAGGED, ''), isHandled);
     this.#entries.set(key, entry);
     const bucket = toBucket(entry.expiresAt);
     const keys = this.#buckets.get(bucket);
@@ -93,14 +96,14 @@ export class ExpiringMap<Entry extends Expiring> {
   }
 
   /** Counts a new entry. */
-  #add(route: string): void {
+  #add(route: string, isHandled: boolean): void {
     // Removing an entry that has not expired would allow the replay that it prevents.
     this.#sweep();
     const { maxEntries, what, isShared, onFull } = this.#bounds;
     const count = this.#routes.of(route);
     const free = maxEntries - this.#entries.size;
     const isFull = free <= 0;
-    if (isFull || (count >= ROUTE_TO_FREE * free && isShared?.() !== false)) {
+    if (isFull || (!isHandled && count >= ROUTE_TO_FREE * free && isShared?.() !== false)) {
       onFull?.(isFull ? 'store' : 'store_share');
       const used = isFull ? '(' : `for this sender (${count} of `;
       throw new StoreUnavailable('full', `the memory store is full ${used}${maxEntries} ${what})`);
@@ -175,7 +178,8 @@ class MemorySeenIds implements SeenIds {
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
     const entry = this.#entries.get(key);
     if (entry !== undefined && (entry.isHandled || entry.token !== token)) return false;
-    this.#entries.put(key, { isHandled: true, token: '', fingerprint, expiresAt: this.#clock.monotonic() + retentionMs });
+    const expiresAt = this.#clock.monotonic() + retentionMs;
+    this.#entries.put(key, { isHandled: true, token: '', fingerprint, expiresAt }, true);
     return true;
   }
 
@@ -257,7 +261,7 @@ class MemoryNewestVersions implements NewestVersions {
     const isHolder = holder?.token === token;
     if (!isHolder && handled === undefined) return false;
     const raised = handled === undefined ? newest : raise(newest, { version: handled.version, until: now + handled.retentionMs });
-    this.#write(key, raised, isHolder ? undefined : holder);
+    this.#write(key, raised, isHolder ? undefined : holder, handled !== undefined);
     return isHolder || holder === undefined;
   }
 
@@ -271,9 +275,10 @@ class MemoryNewestVersions implements NewestVersions {
     return { newest: toLive(resource?.newest, now), holder: toLive(resource?.holder, now) };
   }
 
-  #write(key: string, newest: Newest | undefined, holder: ResourceHolder | undefined): void {
+  #write(key: string, newest: Newest | undefined, holder: ResourceHolder | undefined, isHandled = false): void {
+    const expiresAt = Math.max(newest?.until ?? 0, holder?.until ?? 0);
     if (newest === undefined && holder === undefined) this.#resources.delete(key);
-    else this.#resources.put(key, { newest, holder, expiresAt: Math.max(newest?.until ?? 0, holder?.until ?? 0) });
+    else this.#resources.put(key, { newest, holder, expiresAt }, isHandled);
   }
 }
 

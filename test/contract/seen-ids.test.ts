@@ -137,6 +137,12 @@ describe('the memory store', () => {
       expect(await store.claim({ ...CLAIM, key: 'a.b:i:1' })).toEqual({ state: 'new' });
     });
 
+    test('an event that was handled is remembered beyond the share: its claim may have expired', async () => {
+      await fill('a');
+      expect(await store.confirm('a:i:late', CLAIM.token, 'f', 600_000)).toBe(true);
+      expect(await store.claim({ ...CLAIM, key: 'a:i:late' })).toMatchObject({ state: 'handled' });
+    });
+
     test('a single one may have all', async () => {
       isShared = false;
       expect(await fill('a')).toBe(16);
