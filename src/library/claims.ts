@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { DEFAULT_RETENTION_MS, isUntimed, repeatsBytes, toMinRetention } from '../config/schema/retention.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
-import { LEASE_MARGIN_MS, type VerifiedEvent } from '../core/event.ts';
+import { LEASE_MARGIN_MS } from '../core/event.ts';
 import { type ClaimSettlement, ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
@@ -73,7 +73,7 @@ export async function createClaims(given: EventStore | DedupSettings, context: C
     done.catch(() => undefined);
     settled.push(done);
   };
-  const options = {
+  const policy = {
     ...times,
     inProgress: settings.inProgress ?? 'wait',
     onStoreError: 'refuse',
@@ -93,18 +93,14 @@ export async function createClaims(given: EventStore | DedupSettings, context: C
     onEvent: () => undefined,
     onDuration: () => undefined,
   };
-  // Verifiers of one scheme may share a store, and senders choose their IDs: an ID under one secret says nothing of one under another.
-  const namespaces = await compute(
-    () =>
-      new Map(
-        secrets.map(({ name: key, secret }) => [key, `${name}:${hash('sha256', `namespace:${secret.trimEnd()}`, 'base64url')}`]),
-      ),
-  );
-  const toGate = ({ keyName }: VerifiedEvent): ClaimGate =>
-    createDedupGate({ ...options, route: settings.namespace ?? namespaces.get(keyName) ?? name }, parts);
+  // Verifiers of one scheme may share a store, and senders choose their IDs: an ID of one sender says nothing of one of another. Not by the secret that
+  // verified the event: a delivery with a signature by each secret could be replayed without one of them.
+  const last = secrets.at(-1)?.secret.trimEnd();
+  const route = settings.namespace ?? `${name}:${await compute(() => hash('sha256', `namespace:${last}`, 'base64url'))}`;
+  const gate = createDedupGate({ ...policy, route }, parts);
   return {
     // All that is hashed for a claim comes before the store is asked.
-    gate: { claim: (event, head) => compute(() => toGate(event).claim(event, head)) },
+    gate: { claim: (event, head) => compute(() => gate.claim(event, head)) },
     async settle(run) {
       settled.length = 0;
       run();

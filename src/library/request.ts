@@ -56,11 +56,19 @@ function toBody(given: Request | RawRequest, headers: HeaderFields): LibraryBody
   if (lengths.length > 1 || !lengths.every((text) => DIGITS.test(text))) return malformed('Content-Length is not one number');
   const [length] = lengths.map(Number);
   const { body, bodyUsed } = given as { readonly body: unknown; readonly bodyUsed?: boolean };
-  const source = isStream(body) ? body : body === null ? Buffer.alloc(0) : Buffer.from(toBytes(body));
+  const isAbsent = body === null || (BODILESS.has(given.method ?? '') && isEmptyBody(body));
+  const source = isStream(body) ? body : isAbsent ? Buffer.alloc(0) : Buffer.from(toBytes(body));
   const { locked, readableDidRead, readableEnded } = source as ReadMarks;
   if (bodyUsed === true || locked === true || readableDidRead === true || readableEnded === true)
     throw new TypeError('the body of the request was read already: verify the request first, and use the body of the result');
   return new LibraryBody(source, Buffer.isBuffer(source) ? Math.max(source.length, length ?? 0) : length);
+}
+
+/** Platforms give requests with these methods no body, and frameworks an empty object. */
+const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+
+function isEmptyBody(body: unknown): boolean {
+  return body === undefined || (String(body) === '[object Object]' && Object.keys(body as object).length === 0);
 }
 
 /** How streams say that something reads them, or has read them: those of the web, and those of Node. */
@@ -85,7 +93,8 @@ interface Reader {
 function toReader(stream: Stream): Reader {
   if ('getReader' in stream) return stream.getReader() as Reader;
   const iterator = stream[Symbol.asyncIterator]();
-  return { read: () => iterator.next(), cancel: async () => iterator.return?.() };
+  // Ending the iterator would destroy the request of Node, and with it the connection that the response needs.
+  return { read: () => iterator.next(), cancel: async () => undefined };
 }
 
 /** The bytes of text, or of a buffer of any class or realm. A parsed body must not count as an empty one. */

@@ -42,16 +42,25 @@ export function hasMethods(...names: string[]): Rule {
   return [isRight, `an object with the methods ${names.join(', ')}`, true];
 }
 
+/** In bytes. */
+const MAX_BODY = 1_073_741_824;
+
 export const VERIFIER: Rules<VerifierOptions> = {
   scheme: [(value) => typeof value === 'string' || isObject(value), 'the name or the description of a scheme', true],
   secrets: [Array.isArray, 'a list', true],
   tolerance: ANY,
   dedup: [isObject, 'a store, or an object with one'],
   handshake: [(value) => value === 'off' || isObject(value), 'off or an object'],
-  maxBody: COUNT,
+  maxBody: [
+    (value) => Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_BODY,
+    'an integer above 0 and at most 1 GiB',
+  ],
   contentTypes: [(value) => isListOf(MEDIA_TYPE, value), 'a list of media types in lower case, such as application/json'],
   allowQuery: [(value) => typeof value === 'boolean', 'true or false'],
-  publicUrl: [(value) => isMatch(/^https?:\/\/[^?#@]*[^?#@/]$/, value), 'scheme and host, such as https://hooks.example.com'],
+  publicUrl: [
+    (value) => isMatch(/^https?:\/\/[^?#@/]+(?:\/[^?#]*[^?#/])?$/i, value),
+    'scheme and host, such as https://hooks.example.com',
+  ],
   urlCredentials: ANY,
   receiverId: LABEL,
   onStoreError: FUNCTION,

@@ -75,8 +75,8 @@ export interface DedupSettings {
   /** For an ID that the signature does not cover: `trust` handles a captured delivery again under each invented ID. Default: check. */
   readonly unsignedId?: 'check' | 'trust';
   /**
-   * Separates the events of several verifiers in one store. Default: the name of the scheme and a digest of the secret that verified the
-   * event, so that a retry which the sender signs with a new secret is another event.
+   * Separates the events of several verifiers in one store. Default: the name of the scheme and a digest of the last secret, so that events are
+   * forgotten when that changes.
    */
   readonly namespace?: string;
 }
