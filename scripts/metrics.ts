@@ -1,12 +1,13 @@
 /**
- * `npm run metrics`: the size and shape of the code in figures, so that a change can say what it made smaller. `--json` prints JSON;
- * `--delivery` prints the files on the way of an accepted delivery instead.
+ * `npm run metrics`: the size and shape of the code in figures, so that a change can say what it made smaller. `--delivery` prints the files on
+ * the way of an accepted delivery instead.
  */
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { Session } from 'node:inspector/promises';
-import type { AddressInfo, Server } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { parseSync, Visitor } from 'oxc-parser';
@@ -31,8 +32,6 @@ interface Module {
   readonly imports: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
-type Delivery = Required<Pick<RequestInit, 'body' | 'headers'>>;
-
 /** TypeScript files that git has, or would have, below `folders`. */
 function listFiles(...folders: readonly string[]): string[] {
   const args = ['ls-files', '--cached', '--others', '--exclude-standard', '--', ...folders];
@@ -45,11 +44,7 @@ function readSource(file: string): string {
 }
 
 function countLines(...folders: readonly string[]): number {
-  return listFiles(...folders).reduce((sum, file) => sum + toLines(readSource(file)), 0);
-}
-
-function toLines(source: string): number {
-  return source.split('\n').length - 1;
+  return listFiles(...folders).reduce((sum, file) => sum + readSource(file).split('\n').length - 1, 0);
 }
 
 function readModule(file: string): Module {
@@ -82,7 +77,7 @@ function readModule(file: string): Module {
       if (source.type === 'Literal' && typeof source.value === 'string') addImport(source.value, ['*']);
     },
   }).visit(program);
-  return { lines: toLines(source), types, exports, imports };
+  return { lines: source.split('\n').length - 1, types, exports, imports };
 }
 
 /** The figures that follow from the text of src. */
@@ -121,7 +116,7 @@ function measureSource(): Readonly<Record<string, number>> {
 async function findDeliveryFiles(): Promise<string[]> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-metrics-'));
   const app = createServer((_request, response) => response.end('handled'));
-  const appPort = await listen(app);
+  await once(app.listen(0, '127.0.0.1'), 'listening');
   const file = join(folder, 'gate.yaml');
   const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
   writeFileSync(
@@ -131,7 +126,7 @@ admin: { address: 127.0.0.1:0 }
 routes:
   - name: hooks
     match: { path: /hooks }
-    upstream: http://127.0.0.1:${appPort}
+    upstream: http://127.0.0.1:${(app.address() as AddressInfo).port}
     webhook: { scheme: standard-webhooks, keys: [{ name: current, secret: { env: METRICS_SECRET } }] }
 `,
   );
@@ -142,14 +137,14 @@ routes:
   const gate = new Gate(ready, { file, clock: systemClock, logger, version: 'metrics' });
   const { data } = await gate.start();
   // Signed before, because the signer is in src too.
-  const sign = (id: string): Delivery => {
+  const sign = (id: string): RequestInit => {
     const [body, timestamp] = [Buffer.from(JSON.stringify({ id })), systemClock.now()];
     const fields = compileScheme(standardWebhooks).sign({ id, timestamp, body }, new Secret(Buffer.from(secret)), undefined);
     const own: [string, string][] = fields.map(([name, value]) => [name, value]);
     return { body, headers: [['Content-Type', 'application/json'], ['Connection', 'close'], ...own] };
   };
   const [first, second] = [sign('evt_1'), sign('evt_2')];
-  const deliver = async (delivery: Delivery): Promise<void> => {
+  const deliver = async (delivery: RequestInit): Promise<void> => {
     const response = await fetch(`http://127.0.0.1:${data?.port}/hooks`, { method: 'POST', ...delivery });
     if (response.status !== 200 || (await response.text()) !== 'handled') throw new Error(`the delivery got ${response.status}`);
   };
@@ -173,11 +168,6 @@ routes:
     .sort();
 }
 
-async function listen(server: Server): Promise<number> {
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  return (server.address() as AddressInfo).port;
-}
-
 const deliveryFiles = await findDeliveryFiles();
 const figures = {
   ...measureSource(),
@@ -190,5 +180,4 @@ const figures = {
   'npm scripts': Object.keys((JSON.parse(readSource('package.json')) as { scripts: object }).scripts).length,
 };
 if (process.argv.includes('--delivery')) console.log(deliveryFiles.join('\n'));
-else if (process.argv.includes('--json')) console.log(JSON.stringify(figures, null, 2));
 else for (const [name, value] of Object.entries(figures)) console.log(`${value.toLocaleString('en').padStart(8)}  ${name}`);

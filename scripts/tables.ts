@@ -147,14 +147,11 @@ export function renderPresetKeys(): string {
 /** The hosts that presets name, which nobody configures. */
 export function renderHosts(): string {
   const rows = PRESETS.map(({ name, jwksUrl, certificate, isSignedInContent = false }) => {
-    const keys = jwksUrl === undefined ? [] : [new URL(jwksUrl).host];
     const sns = isSignedInContent ? ['<region>', 'cn-<region>'].map(toSnsHost) : [];
-    return [toCode(name), [...keys, ...(certificate?.hosts ?? []), ...sns].map(toCode).join(', ')];
-  });
-  return toTable(
-    ['scheme', 'hosts'],
-    rows.filter(([, hosts]) => hosts !== ''),
-  );
+    const hosts = [...(jwksUrl === undefined ? [] : [new URL(jwksUrl).host]), ...(certificate?.hosts ?? []), ...sns];
+    return [toCode(name), hosts.map(toCode).join(', ')];
+  }).filter(([, hosts]) => hosts !== '');
+  return toTable(['scheme', 'hosts'], rows);
 }
 
 /** Every check of the probe, by group. */
