@@ -148,6 +148,7 @@ export type Reason =
   | 'body_timeout'
   | 'body_aborted'
   | 'small_chunks'
+  | 'chunks_full'
   | 'sender_gone'
   | 'head_timeout'
   | 'malformed'

@@ -344,7 +344,7 @@ class Relay implements UpstreamListener {
 }
 
 function toSenderRefusal(reason: Reason): Refusal {
-  if (reason === 'buffer_full') return refuse('overloaded', reason);
+  if (reason === 'buffer_full' || reason === 'chunks_full') return refuse('overloaded', reason);
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }
 

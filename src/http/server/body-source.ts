@@ -148,8 +148,8 @@ export interface ChunkLimit {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** Its bodies share a budget: a connection, or a stream if the connection carries the requests of many clients. */
   readonly owner: object;
-  /** Ends the connection, and makes the parser skip what it has read. `buffer_full`: because of other bodies, too. */
-  onExceeded(reason: 'small_chunks' | 'buffer_full'): void;
+  /** Ends the connection, and makes the parser skip what it has read. `chunks_full`: because of other bodies, too. */
+  onExceeded(reason: 'small_chunks' | 'chunks_full'): void;
 }
 
 /** The budget of each owner for small chunks. */
@@ -201,7 +201,7 @@ function countChunks({ clock, owner, onExceeded }: ChunkLimit): CountChunk {
   let budget: ChunkBudget | undefined;
   return (bytes, inTurn) => {
     if (bytes < MIN_PIECE && smallChunks.add(1) > MAX_CHUNKS_OF_TURN && inTurn >= MAX_JOINED_IN_TURN) {
-      onExceeded('buffer_full');
+      onExceeded('chunks_full');
       return false;
     }
     if (free > 0) {

@@ -75,23 +75,19 @@ const HEAD_COST = 2;
 const MIN_CONNECTIONS = 64;
 
 /**
- * The limits of a port of a worker, if a head may arrive on each connection of all ports of all workers at once: those on connections are reduced by the same
- * factor. `heapLimit`: in bytes.
+ * The limits of a port, if a head may arrive on each connection of all ports at once. If there can be fewer connections, one client has at most half of them, and
+ * upgraded ones are at most half. `heapLimit`: of this worker, in bytes.
  */
-export function toFittingLimits(
-  limits: ClientLimits,
-  { ports, workers }: Pick<MemoryPressure, 'ports' | 'workers'>,
-  heapLimit: number,
-): ClientLimits {
-  const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports * workers));
-  const maxConnections = Math.min(limits.maxConnections, Math.max(MIN_CONNECTIONS, fitting));
-  const toPart = (count: number): number => Math.ceil((count * maxConnections) / limits.maxConnections);
+export function toFittingLimits(limits: ClientLimits, { ports }: Pick<MemoryPressure, 'ports'>, heapLimit: number): ClientLimits {
+  const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports));
+  const maxConnections = Math.max(MIN_CONNECTIONS, fitting);
+  if (maxConnections >= limits.maxConnections) return limits;
   return {
     ...limits,
     maxConnections,
-    maxConnectionsPerClient: toPart(limits.maxConnectionsPerClient),
-    maxUpgraded: toPart(limits.maxUpgraded),
-    maxUpgradedPerClient: toPart(limits.maxUpgradedPerClient),
+    maxConnectionsPerClient: Math.min(limits.maxConnectionsPerClient, maxConnections / 2),
+    maxUpgraded: Math.min(limits.maxUpgraded, maxConnections / 2),
+    maxUpgradedPerClient: Math.min(limits.maxUpgradedPerClient, maxConnections / 4),
   };
 }
 

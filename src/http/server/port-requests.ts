@@ -151,12 +151,16 @@ export class PortRequests {
 
   /** Frees the head at once: otherwise it would be kept until the end of the turn. A response that is pending is still sent. */
   #drop(request: IncomingMessage): void {
-    this.#parts.onLimit('client_requests');
+    const { socket } = request;
     stopParsing(request);
     request.rawHeaders.length = 0;
     request.headers = {};
     request.url = '';
-    if (!this.#parts.errors.endConnection(request.socket)) request.socket.destroy();
+    const { errors, onLimit } = this.#parts;
+    const isPending = errors.findPending(socket) !== undefined;
+    if (isPending) return this.#endConnection(socket, this.#queues.get(socket) ?? this.#addQueue(socket), 'client_requests');
+    onLimit('client_requests');
+    socket.destroy();
   }
 
   /** Tracks the request and creates its body. */
@@ -166,7 +170,7 @@ export class PortRequests {
     { expectsContinue = false, upgrade, refusal }: Arrival = {},
   ): PortRequest {
     const { errors, clients, bodies, onLimit } = this.#parts;
-    const onExceeded = (reason: 'small_chunks' | 'buffer_full'): void => {
+    const onExceeded = (reason: 'small_chunks' | 'chunks_full'): void => {
       onLimit('small_chunks');
       stopParsing(request);
       errors.failBody(request.socket, reason);
@@ -244,9 +248,9 @@ export class PortRequests {
   }
 
   /** Ends the connection after the responses that are pending, or wait. */
-  #endConnection(socket: Socket, queue: RequestQueue): void {
+  #endConnection(socket: Socket, queue: RequestQueue, limit: 'pipelined' | 'client_requests' = 'pipelined'): void {
     const { onLimit, errors, bodies } = this.#parts;
-    onLimit('pipelined');
+    onLimit(limit);
     queue.bytes ??= this.#hold(socket, queue);
     queue.bytes.discard();
     lingerOnClose(socket, bodies.clock);

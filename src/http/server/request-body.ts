@@ -255,7 +255,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 }
 
 function toRefusal(reason: Reason): Refusal {
-  if (reason === 'buffer_full') return refuse('overloaded', reason, { stage: 'content' });
+  if (reason === 'buffer_full' || reason === 'chunks_full') return refuse('overloaded', reason, { stage: 'content' });
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason, { stage: 'content' });
 }
 

@@ -10,7 +10,6 @@ test.each([
   ['48 MiB of heap, one port', 48, {}, {}, 384],
   ['48 MiB, three ports', 48, { ports: 3 }, {}, 128],
   ['96 MiB, one port', 96, {}, {}, 768],
-  ['96 MiB, four workers', 96, { workers: 4 }, {}, 192],
   ['96 MiB and larger heads', 96, {}, { maxHeaderBytes: 65_536 }, 192],
   ['little heap', 8, { ports: 3 }, {}, 64],
   ['little heap, and a lower limit', 8, { ports: 3 }, { maxConnections: 10 }, 10],
@@ -26,15 +25,13 @@ test.each([
     sendTimeout: 30_000,
     ...more,
   };
-  const fitting = toFittingLimits(limits, { ports: 1, workers: 1, ...over }, heap * MIB);
+  const fitting = toFittingLimits(limits, { ports: 1, ...over }, heap * MIB);
   expect(fitting.maxConnections).toBe(expected);
   expect(fitting.maxRequestsPerClient).toBe(512);
-  // One client cannot have all connections, and upgrades leave half of them.
-  const part = expected / limits.maxConnections;
+  // Below the configured ones, one client cannot have all connections, and upgrades leave half of them.
   const { maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient } = fitting;
-  expect([maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual(
-    [512 * part, 512 * part, 256 * part].map(Math.ceil),
-  );
+  const [half, quarter] = expected < limits.maxConnections ? [expected / 2, expected / 4] : [512, 256];
+  expect([maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual([half, half, quarter]);
 });
 
 describe('the connections that a worker keeps while memory is tight', () => {
