@@ -68,7 +68,9 @@ function toBody(given: Request | RawRequest, headers: HeaderFields): LibraryBody
 const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 function isEmptyBody(body: unknown): boolean {
-  return body === undefined || (String(body) === '[object Object]' && Object.keys(body as object).length === 0);
+  return (
+    body === undefined || (Object.prototype.toString.call(body) === '[object Object]' && Object.keys(body as object).length === 0)
+  );
 }
 
 /** How streams say that something reads them, or has read them: those of the web, and those of Node. */
@@ -85,6 +87,10 @@ function isStream(body: unknown): body is Stream {
   return typeof body === 'object' && body !== null && ('getReader' in body || Symbol.asyncIterator in body);
 }
 
+interface NodeStream {
+  iterator?(options: { readonly destroyOnReturn: boolean }): AsyncIterator<unknown>;
+}
+
 interface Reader {
   read(): Promise<IteratorResult<unknown, unknown>>;
   cancel(): Promise<unknown>;
@@ -92,9 +98,9 @@ interface Reader {
 
 function toReader(stream: Stream): Reader {
   if ('getReader' in stream) return stream.getReader() as Reader;
-  const iterator = stream[Symbol.asyncIterator]();
-  // Ending the iterator would destroy the request of Node, and with it the connection that the response needs.
-  return { read: () => iterator.next(), cancel: async () => undefined };
+  // A stream of Node would be destroyed at the end of its iterator, and the connection that the response needs with it.
+  const iterator = (stream as NodeStream).iterator?.({ destroyOnReturn: false }) ?? stream[Symbol.asyncIterator]();
+  return { read: () => iterator.next(), cancel: async () => iterator.return?.() };
 }
 
 /** The bytes of text, or of a buffer of any class or realm. A parsed body must not count as an empty one. */

@@ -58,7 +58,7 @@ export const VERIFIER: Rules<VerifierOptions> = {
   contentTypes: [(value) => isListOf(MEDIA_TYPE, value), 'a list of media types in lower case, such as application/json'],
   allowQuery: [(value) => typeof value === 'boolean', 'true or false'],
   publicUrl: [
-    (value) => isMatch(/^https?:\/\/[^?#@/]+(?:\/[^?#]*[^?#/])?$/i, value),
+    (value) => isMatch(/^https?:\/\/[^?#@/]+(?:\/[^?#]*[^?#/])?$/i, value) && URL.canParse(value as string),
     'scheme and host, such as https://hooks.example.com',
   ],
   urlCredentials: ANY,

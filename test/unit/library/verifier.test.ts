@@ -718,6 +718,14 @@ describe.each([
       ]);
     });
 
+    test('warn of a rotation that forgets events', async () => {
+      const warn = (over: Partial<VerifierOptions>) => create({ secrets: [SECRET, OLD_SECRET], ...over }).ready();
+      const store = library().memoryStore();
+      expect(await warn({ dedup: store })).toEqual([expect.stringMatching(/^dedup\.namespace: /)]);
+      expect(await warn({ dedup: { store, namespace: 'billing' } })).toEqual([]);
+      expect(await warn({})).toEqual([]);
+    });
+
     test('warn of unsigned IDs that are trusted', async () => {
       const dedup = { store: library().memoryStore(), unsignedId: 'trust' } as const;
       expect(await create({ dedup }).ready()).toEqual([]);
