@@ -82,10 +82,12 @@ export function toFittingLimits(limits: ClientLimits, { ports }: Pick<MemoryPres
   const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports));
   const maxConnections = Math.max(MIN_CONNECTIONS, fitting);
   if (maxConnections >= limits.maxConnections) return limits;
+  // On the port for events, a client is an app, which may have all.
+  const ofClient = limits.maxConnectionsPerClient < limits.maxConnections ? maxConnections / 2 : maxConnections;
   return {
     ...limits,
     maxConnections,
-    maxConnectionsPerClient: Math.min(limits.maxConnectionsPerClient, maxConnections / 2),
+    maxConnectionsPerClient: Math.min(limits.maxConnectionsPerClient, ofClient),
     maxUpgraded: Math.min(limits.maxUpgraded, maxConnections / 2),
     maxUpgradedPerClient: Math.min(limits.maxUpgradedPerClient, maxConnections / 4),
   };

@@ -34,6 +34,18 @@ test.each([
   expect([maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual([half, half, quarter]);
 });
 
+test('a client that may have all connections still may have all that fit', () => {
+  const limits = {
+    maxHeaderBytes: 16_384,
+    maxConnections: 1_024,
+    maxConnectionsPerClient: 1_024,
+    maxRequestsPerClient: 1,
+    sendTimeout: 1,
+  };
+  const fitting = toFittingLimits({ ...limits, maxUpgraded: 0, maxUpgradedPerClient: 0 }, { ports: 1 }, 48 * MIB);
+  expect([fitting.maxConnections, fitting.maxConnectionsPerClient, fitting.maxUpgraded]).toEqual([384, 384, 0]);
+});
+
 describe('the connections that a worker keeps while memory is tight', () => {
   test.each([
     [undefined, 1_024],
