@@ -114,7 +114,8 @@ async function flood(flood: Flood, port: number, echoPort: number): Promise<numb
     sockets.push(socket);
     socket.write(toHead(flood.kind, flood.path, echoPort));
     if (flood.kind === 'upload') continue;
-    const first = await Promise.race([new Promise<Buffer>((resolve) => socket.once('data', resolve)), wait(1_500)]);
+    const closed = new Promise<undefined>((resolve) => socket.once('close', () => resolve(undefined)));
+    const first = await Promise.race([new Promise<Buffer>((resolve) => socket.once('data', resolve)), closed, wait(1_500)]);
     socket.pause();
     if (first !== undefined && /^HTTP\/1.1 (?:101|200)/.test(first.toString('latin1'))) accepted++;
   }

@@ -95,7 +95,7 @@ describe('routing', () => {
     const before = process.cpuUsage();
     for (let i = 0; i < 10_000; i++) registry.route(event(`kind${i % 500}.x`, `t${i}`));
     // In microseconds; looking at each endpoint takes more than 1,000.
-    expect(process.cpuUsage(before).user / 10_000).toBeLessThan(300);
+    expect(process.cpuUsage(before).user / 10_000).toBeLessThan(600);
     expect(names(registry.route(event('kind4001.x', 't4000')))).toEqual(['e4000', 'e4001']);
   });
 });
