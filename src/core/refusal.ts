@@ -64,6 +64,12 @@ export function refuse(code: RejectionCode, reason: Reason, details?: string | R
   return new Refusal(code, reason, typeof details === 'string' ? { detail: details } : (details ?? {}));
 }
 
+/** Why a body did not arrive: no memory for it, too slow, or wrong. */
+export function refuseBody(reason: Reason, details?: RefusalDetails): Refusal {
+  if (reason === 'buffer_full' || reason === 'chunks_full') return refuse('overloaded', reason, details);
+  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason, details);
+}
+
 /** Why a sender need not send an event again: the store says that this event, or a newer one, was handled; or it was a handshake. */
 export type Proof =
   | {

@@ -14,7 +14,7 @@ import {
   type ReadPause,
   writeCounted,
 } from '../../core/reading.ts';
-import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
+import { type Reason, type RejectionCode, refuse, refuseBody } from '../../core/refusal.ts';
 import type { BodyStream, ClientResponse, UpgradeRequest } from '../../core/request.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
 import type { ReleaseBuffer } from '../../http/client/response-parser.ts';
@@ -320,7 +320,7 @@ class Relay implements UpstreamListener {
     const status = this.#status;
     // A refusal cannot follow a partial response.
     if (status !== 0) this.#response.destroy();
-    const refusal = status !== 0 || this.#response.destroyed ? undefined : toSenderRefusal(reason);
+    const refusal = status !== 0 || this.#response.destroyed ? undefined : refuseBody(reason);
     this.#resolve({ kind: 'aborted', status, contentBytes: this.#contentBytes, refusal, upstreamMs: this.#elapsed() });
   }
 
@@ -341,11 +341,6 @@ class Relay implements UpstreamListener {
   #elapsed(): Milliseconds {
     return this.#parts.clock.monotonic() - this.#startedAt;
   }
-}
-
-function toSenderRefusal(reason: Reason): Refusal {
-  if (reason === 'buffer_full' || reason === 'chunks_full') return refuse('overloaded', reason);
-  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }
 
 /** RFC 9110 §7.8: the single protocol that the app names, if the client asked for it. The client would misinterpret any other. */

@@ -40,11 +40,6 @@ interface ProcessMemoryBudget {
   readonly maxLargeBodies: number;
 }
 
-/** The size that V8's heap may have, in bytes. */
-export function readHeapLimit(): number {
-  return getHeapStatistics().heap_size_limit;
-}
-
 /** The bytes that an idle process leaves to all its workers together; `limit`: of the container. */
 export function toFreeBytes(limit: number, workers = 1): number {
   return limit - BASE_BYTES - (workers - 1) * WORKER_BYTES;

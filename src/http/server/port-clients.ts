@@ -2,6 +2,7 @@
 import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import { getHeapStatistics } from 'node:v8';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { KEPT_CLIENTS } from '../../core/collections.ts';
 import { IpRanges, rememberClientNetworks, toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
@@ -25,7 +26,7 @@ import {
   type PortLimits,
   TLS_CONNECTION_BYTES,
 } from './limits.ts';
-import { readHeapLimit, toFreeBytes } from './memory.ts';
+import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import type { IncomingBody } from './request-body.ts';
 import { interceptConnections } from './strict-server.ts';
@@ -146,7 +147,7 @@ export class PortClients {
     },
   ) {
     const isTls = tls !== undefined;
-    const limits = toFittingLimits(given, memory, readHeapLimit());
+    const limits = toFittingLimits(given, memory, getHeapStatistics().heap_size_limit);
     this.#isTls = isTls;
     this.#shared = new IpRanges(shared);
     this.#shares = new ClientShares(limits, this.#shared, onLimit);

@@ -4,6 +4,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { getHeapStatistics } from 'node:v8';
 import { toClientNetwork } from '../../core/ip-address.ts';
 import { freeChunk, GrowingBuffer, ReadPause } from '../../core/reading.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
@@ -12,7 +13,6 @@ import { Http1BodySource } from './body-source.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import type { BodyWatch, OnLimit, WaitingConnection } from './limits.ts';
 import { discardInput, lingerOnClose, MAX_DISCARDED } from './linger.ts';
-import { readHeapLimit } from './memory.ts';
 import { SMALL_BODY } from './memory-guard.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
@@ -79,7 +79,7 @@ const largeHeads = new SumOfTurn();
 export class PortRequests {
   readonly #parts;
   /** In bytes. */
-  readonly #maxLargeHeads = readHeapLimit() * TURN_SHARE;
+  readonly #maxLargeHeads = getHeapStatistics().heap_size_limit * TURN_SHARE;
   /** Only of open connections on which a request has ever waited. */
   readonly #queues = new Map<Socket, RequestQueue>();
 
@@ -157,8 +157,8 @@ export class PortRequests {
     request.headers = {};
     request.url = '';
     const { errors, onLimit } = this.#parts;
-    const isPending = errors.findPending(socket) !== undefined;
-    if (isPending) return this.#endConnection(socket, this.#queues.get(socket) ?? this.#addQueue(socket), 'client_requests');
+    if (errors.findPending(socket) !== undefined)
+      return this.#endConnection(socket, this.#queues.get(socket) ?? this.#addQueue(socket), 'client_requests');
     onLimit('client_requests');
     socket.destroy();
   }

@@ -3,7 +3,7 @@
 import type { Milliseconds } from '../../core/clock.ts';
 import { toClientNetwork } from '../../core/ip-address.ts';
 import { freeChunk, GrowingBuffer, type PauseOwner, type Pauses, ReadPause } from '../../core/reading.ts';
-import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
+import { type Reason, type Refusal, refuse, refuseBody } from '../../core/refusal.ts';
 import type { BodyConsumer, BodyStream, ClientResponse, RequestBody } from '../../core/request.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { type BodyReceiver, type BodySource, isCutOff } from './body-source.ts';
@@ -255,8 +255,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 }
 
 function toRefusal(reason: Reason): Refusal {
-  if (reason === 'buffer_full' || reason === 'chunks_full') return refuse('overloaded', reason, { stage: 'content' });
-  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason, { stage: 'content' });
+  return refuseBody(reason, { stage: 'content' });
 }
 
 /** The body of a request as a stream: limited in rate, not in size, and with only a few chunks in memory. */
