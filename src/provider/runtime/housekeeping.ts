@@ -110,8 +110,8 @@ export class Housekeeping {
   }
 
   /**
-   * The store went back if the newest event that was seen is no longer stored, although it was not pruned: after a restore from a backup, after a
-   * failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
+   * The store lost events if it no longer has the newest event that was seen and did not prune it: after a restore from a backup, after a failover
+   * that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
    */
   async #watchLosses(now: EpochMilliseconds): Promise<void> {
     const { queue } = this.#parts;
