@@ -93,10 +93,10 @@ export async function createClaims(given: EventStore | DedupSettings, context: C
     onEvent: () => undefined,
     onDuration: () => undefined,
   };
-  // Verifiers of one scheme may share a store, and senders choose their IDs: an ID of one sender says nothing of one of another. Not by the secret that
-  // verified the event: a delivery with a signature by each secret could be replayed without one of them.
   if (settings.namespace === undefined && secrets.length > 1)
     warn('dedup.namespace: without it, events are forgotten when the last secret is removed; set a name of the sender');
+  // Verifiers of one scheme may share a store, and senders choose their IDs: an ID of one sender says nothing of one of another. Not by the secret that
+  // verified the event: a delivery with a signature by each secret could be replayed without one of them.
   const last = secrets.at(-1)?.secret.trimEnd();
   const route = settings.namespace ?? `${name}:${await compute(() => hash('sha256', `namespace:${last}`, 'base64url'))}`;
   const gate = createDedupGate({ ...policy, route }, parts);

@@ -89,6 +89,7 @@ function isStream(body: unknown): body is Stream {
 
 interface NodeStream {
   iterator?(options: { readonly destroyOnReturn: boolean }): AsyncIterator<unknown>;
+  resume?(): unknown;
 }
 
 interface Reader {
@@ -98,9 +99,14 @@ interface Reader {
 
 function toReader(stream: Stream): Reader {
   if ('getReader' in stream) return stream.getReader() as Reader;
-  // A stream of Node would be destroyed at the end of its iterator, and the connection that the response needs with it.
-  const iterator = (stream as NodeStream).iterator?.({ destroyOnReturn: false }) ?? stream[Symbol.asyncIterator]();
-  return { read: () => iterator.next(), cancel: async () => iterator.return?.() };
+  // A stream of Node would be destroyed at the end of its iterator, and the connection that the response needs with it. Unread, it would block the connection.
+  const node = stream as NodeStream;
+  const iterator = node.iterator?.({ destroyOnReturn: false }) ?? stream[Symbol.asyncIterator]();
+  const cancel = async (): Promise<void> => {
+    await iterator.return?.();
+    node.resume?.();
+  };
+  return { read: () => iterator.next(), cancel };
 }
 
 /** The bytes of text, or of a buffer of any class or realm. A parsed body must not count as an empty one. */

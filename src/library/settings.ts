@@ -51,10 +51,7 @@ export const VERIFIER: Rules<VerifierOptions> = {
   tolerance: ANY,
   dedup: [isObject, 'a store, or an object with one'],
   handshake: [(value) => value === 'off' || isObject(value), 'off or an object'],
-  maxBody: [
-    (value) => Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_BODY,
-    'an integer above 0 and at most 1 GiB',
-  ],
+  maxBody: [(value) => COUNT[0](value) && (value as number) <= MAX_BODY, 'an integer above 0 and at most 1 GiB'],
   contentTypes: [(value) => isListOf(MEDIA_TYPE, value), 'a list of media types in lower case, such as application/json'],
   allowQuery: [(value) => typeof value === 'boolean', 'true or false'],
   publicUrl: [

@@ -250,7 +250,7 @@ async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundSchem
     import('../verify/presets/senders.ts'),
   ]);
   const preset = findPreset(scheme);
-  if (preset === undefined) fail(`scheme: there is no preset ${JSON.stringify(scheme)}; docs/presets.md lists them`);
+  if (preset === undefined) fail(`scheme: ${JSON.stringify(scheme)} is not a preset; docs/presets.md lists them`);
   return { preset, statuses: toStatuses(scheme), acknowledgement: toAcknowledgement(scheme) };
 }
 

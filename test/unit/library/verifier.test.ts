@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { Agent, createServer, request as openRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { inspect } from 'node:util';
@@ -317,6 +317,36 @@ describe.each([
       expect([canceled, readable.destroyed]).toEqual([1, false]);
     });
 
+    test('lets a connection of Node be used again after a request whose body is beyond the limit', async () => {
+      const verifier = open();
+      const server = createServer(async (request, response) => {
+        const { method = '', url = '', headers } = request;
+        if (method === 'GET') return response.end();
+        const result = await verifier.verify({ method, url, headers, body: request });
+        return response.writeHead(result.ok ? 200 : result.status).end();
+      });
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      const { port } = server.address() as AddressInfo;
+      const ask = (method: string, pieces: readonly string[]): Promise<number | undefined> =>
+        new Promise((resolve, reject) => {
+          const request = openRequest(
+            { host: '127.0.0.1', port, agent, method, headers: toRequest('').headers as Record<string, string> },
+            (response) => response.resume().once('end', () => resolve(response.statusCode)),
+          );
+          request.on('error', reject);
+          for (const piece of pieces) request.write(piece);
+          request.end();
+        });
+      try {
+        expect(await ask('POST', ['a'.repeat(2_000), 'b'.repeat(300_000)])).toBe(413);
+        expect(await ask('GET', [])).toBe(200);
+      } finally {
+        agent.destroy();
+        server.close();
+      }
+    });
+
     test.each([[null], [undefined], [{}]])('a request by GET has no body, as platforms say by %j', async (body) => {
       const verifyToken = 'it is a token of the endpoint';
       const verifier = create({ scheme: 'meta', secrets: ['it is a secret to everybody'], handshake: { verifyToken } });
@@ -544,7 +574,7 @@ describe.each([
       [{ secrets: [undefined as unknown as string] }, /secrets\[0\]: not a string; is a variable of the environment unset/],
       [{ secrets: ['whsec_%%%%'] }, /secrets\[0\]: the secret is not canonical base64/],
       [{ secrets: ['-----BEGIN CERTIFICATE-----\nMIIB'] }, /secrets\[0\]: the library does not parse certificates/],
-      [{ scheme: 'strype' }, /scheme: there is no preset "strype"/],
+      [{ scheme: 'strype' }, /scheme: "strype" is not a preset/],
       [{ tolerance: '5 minutes' }, /tolerance: "5 minutes" is not a duration/],
       [{ tolerance: Number.NaN }, /tolerance: NaN is not a number/],
       [{ scheme: 'twilio' }, /publicUrl: twilio signs the URL/],
