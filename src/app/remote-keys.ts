@@ -5,7 +5,7 @@ import { toErrorText } from '../core/errors.ts';
 import { requestOnce } from '../http/client/request-once.ts';
 import { type ConnectOverride, type HttpsGet, RemoteFailure, toFreshness } from '../verify/keys/https-get.ts';
 import { type KeySetOptions, RemoteKeySet } from '../verify/keys/key-set.ts';
-import type { KeyRing } from '../verify/schemes/keys.ts';
+import { type KeyRing, parseJwk } from '../verify/schemes/keys.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import type { GateLogger } from './log-events.ts';
@@ -95,7 +95,7 @@ export class RemoteKeys {
   /** Sets the keys; returns how many of them the scheme can use, undefined if none are known. */
   #setKeys({ id, route, name, scheme, ring }: Use): number | undefined {
     const known = this.#sources.get(id)?.known;
-    const keys = known?.flatMap((jwk): VerifyKey | readonly VerifyKey[] => scheme.parseJwk(name, jwk) ?? []);
+    const keys = known?.flatMap((jwk): VerifyKey | readonly VerifyKey[] => parseJwk(name, jwk, scheme.description) ?? []);
     ring.setRemote(name, keys?.length === 0 ? undefined : keys);
     this.#parts.metrics.route(route).ready(!ring.isIncomplete);
     return keys?.length;

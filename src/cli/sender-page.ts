@@ -253,7 +253,7 @@ function toBehavior({ name }: SenderPreset, { unconfirmed }: SenderNotes): strin
   const doubts = unconfirmed === undefined ? [] : [`**Not confirmed** by a public document of the sender: ${unconfirmed.trim()}`];
   if (profile === undefined)
     return [
-      'Its documentation does not say how it interprets responses. sidegate assumes that a 2xx counts as delivered, and that everything else is retried.',
+      'Its documentation does not say how it interprets responses. sidegate assumes that a 2xx counts as delivered, and that everything else is retried. With `ack: onAccept` it responds with 200, which is the safest.',
       ...doubts,
     ].join('\n\n');
   const { retries, givesUpOn = [], disabledBy = [], waitsSeconds, schedule } = profile;
@@ -306,7 +306,9 @@ function toTest(preset: SenderPreset, { test }: SenderNotes): string {
 /** Which responses count as delivered; empty for any 2xx. */
 export function toAccepted({ acknowledgedBy = [], acknowledgement }: SenderProfile): string {
   const statuses = acknowledgedBy.join(', ');
-  return acknowledgement === undefined ? statuses : `${statuses === '' ? '2xx' : statuses} with the text \`${acknowledgement}\``;
+  if (acknowledgement === undefined) return statuses;
+  const content = acknowledgement === '' ? 'without content' : `with the text \`${acknowledgement}\``;
+  return `${statuses === '' ? '2xx' : statuses} ${content}`;
 }
 
 /** Which failures a sender retries, in words. */

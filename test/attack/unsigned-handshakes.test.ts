@@ -7,7 +7,7 @@ import { startGate, type TestGate } from '../support/gate.ts';
 
 const SECRET = 'a-key-of-sixteen-bytes-and-more';
 const LINKEDIN_SECRET = 'another-key-of-sixteen-bytes';
-const TYPES = ['asana', 'dropbox', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello'] as const;
+const TYPES = ['asana', 'dropbox', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'statsig', 'trello'] as const;
 const app = useApp();
 let gate: TestGate;
 
@@ -125,14 +125,18 @@ test('a flood of offered tokens keeps the latest few, and none verifies a delive
 
 test('deeply nested, huge and malformed challenges are rejected quickly', async () => {
   const headers = { 'Content-Type': 'application/json' };
-  for (const body of [
-    `{"challenge":${'['.repeat(400)}${']'.repeat(400)}}`,
-    `{"challenge":"${'x'.repeat(900)}"}`,
-    '{"challenge":"a","challenge":"b c"}',
-    '{"challenge":"\\ud800"}',
-    '{"__proto__":{"challenge":"a"}}',
-    '\ufeff{"challenge":"a"}',
-    '{"challenge":1e400}',
-  ])
-    expect((await send(gate.port, { path: '/monday', headers, body })).status, body).not.toBe(200);
+  for (const [path, start, end] of [
+    ['/monday', '{"challenge":', '}'],
+    ['/statsig', '{"data":{"event":"url_verification","verification_code":', '}}'],
+  ] as const)
+    for (const body of [
+      `${start}${'['.repeat(400)}${']'.repeat(400)}${end}`,
+      `${start}"${'x'.repeat(900)}"${end}`,
+      `${start}"a",${start.slice(start.lastIndexOf(',') + 1).replace('{', '')}"b c"${end}`,
+      `${start}"\\ud800"${end}`,
+      `{"__proto__":${start}"a"${end}}`,
+      `\ufeff${start}"a"${end}`,
+      `${start}1e400${end}`,
+    ])
+      expect((await send(gate.port, { path, headers, body })).status, body).not.toBe(200);
 });

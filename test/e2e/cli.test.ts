@@ -276,14 +276,14 @@ test('each command that npm start prints names files that exist', () => {
 });
 
 describe('sidegate hash-password', () => {
-  const pipe = (input: string, ...args: string[]): SpawnSyncReturns<string> =>
+  const pipe = (input: string | Buffer, ...args: string[]): SpawnSyncReturns<string> =>
     spawnSync(process.execPath, [LAUNCHER, 'hash-password', ...args], { encoding: 'utf8', input });
 
   test.each([
     [['--cost', '10'], 'bcrypt'],
     [['--algorithm', 'argon2id'], 'argon2id'],
   ])('creates an entry with %j that the gate accepts', (args, algorithm) => {
-    const { stdout, status } = pipe('open sesame\n', 'Aladdin', ...args);
+    const { stdout, status } = pipe('\ufeffopen sesame\n', 'Aladdin', ...args);
     expect(status).toBe(0);
     const { entries, problems } = parseHtpasswd(stdout, { allowPlainText: false });
     expect(problems).toEqual([]);
@@ -304,6 +304,8 @@ describe('sidegate hash-password', () => {
     ['', [], 'the password is empty'],
     ['a\u0001b', [], 'control character'],
     ['x'.repeat(73), [], '73 bytes; bcrypt supports at most 72: use --algorithm argon2id'],
+    [Buffer.from('p\xe4ssword\n', 'latin1'), [], 'standard input is not UTF-8'],
+    [Buffer.from('\ufeffx\n', 'utf16le'), [], 'standard input is not UTF-8'],
     ['x', ['a:b'], 'cannot contain a colon'],
     ['x', ['--cost', '4'], '--cost 4 is not an integer from 10 to 16'],
     ['x', ['--algorithm', 'md5'], 'is not one of bcrypt, argon2id'],

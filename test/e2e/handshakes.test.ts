@@ -118,6 +118,20 @@ test('Zoom gets the HMAC of its token with the key that verified it, and again a
   expect(app.received).toEqual([]);
 });
 
+test('Smartcar gets the HMAC of its challenge only if it signed the request', async () => {
+  await start({ scheme: 'smartcar' });
+  const body = JSON.stringify({ eventType: 'VERIFY', data: { challenge: '3a5c8f72-e6d9-4b1a-9f2e-8c7d6a5b4e3f' } });
+  const ask = (signature: object) => send(gate.port, { headers: { ...JSON_TYPE, ...signature }, body });
+  const answer = await ask({ 'SC-Signature': mac(body) });
+  expect([answer.status, JSON.parse(answer.text)]).toEqual([200, { challenge: mac('3a5c8f72-e6d9-4b1a-9f2e-8c7d6a5b4e3f') }]);
+  for (const signature of [{}, { 'SC-Signature': 'a'.repeat(64) }]) {
+    const denied = await ask(signature);
+    expect(denied.status).toBe(401);
+    expect(denied.text).not.toContain(mac('3a5c8f72-e6d9-4b1a-9f2e-8c7d6a5b4e3f'));
+  }
+  expect(app.received).toEqual([]);
+});
+
 test('Twitch gets its challenge back; notifications and revocations reach the app', async () => {
   await start({ scheme: 'custom', custom: V0, handshake: { type: 'twitch' } });
   const field = (type: string) => ({ headers: { 'Twitch-Eventsub-Message-Type': type } });

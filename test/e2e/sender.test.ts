@@ -186,6 +186,8 @@ describe('a response', () => {
 });
 
 describe('connections', () => {
+  /** Otherwise one must stay open for a moment first. */
+  const KEPT = OK.replace('\r\n', '\r\nKeep-Alive: timeout=60\r\n');
   const countConnections = async (script: (socket: Socket, connection: number) => void) => {
     const scripted = await startScriptApp(script);
     onTestFinished(() => scripted.close());
@@ -194,7 +196,7 @@ describe('connections', () => {
   const replying = (text: string) => (socket: Socket) => socket.on('data', () => socket.write(text));
 
   test('are reused, one for each attempt at once', async () => {
-    const { url, connections } = await countConnections(replying(OK));
+    const { url, connections } = await countConnections(replying(KEPT));
     const sender = openSender();
     for (let i = 0; i < 5; i++) expect((await sendTo(sender, { url })).outcome).toBe('delivered');
     expect(connections()).toBe(1);
@@ -240,7 +242,7 @@ describe('connections', () => {
 
   test('are replaced after five minutes, so that changes of the DNS are followed', async () => {
     const clock = new FakeClock();
-    const { url, connections } = await countConnections(replying(OK));
+    const { url, connections } = await countConnections(replying(KEPT));
     const sender = openSender({ clock });
     for (let minute = 0; minute < 6; minute++) {
       await sendTo(sender, { url });

@@ -80,6 +80,36 @@ test('a multipart form with a signed time and type is forwarded unchanged, and r
   await gate.stop();
 });
 
+test('a TeXML callback of Telnyx is a form, and its retry a duplicate', async () => {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64');
+  const webhook = { scheme: 'telnyx', keys: [{ name: 'current', secret: { file: 'telnyx' } }] };
+  const gate = await startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, { telnyx: key });
+  const body = 'CallSid=v3%3Aab&CallStatus=completed';
+  const callback = (time = now()): Promise<Answer> => {
+    const signature = sign(null, Buffer.from(`${time}|${body}`), privateKey).toString('base64');
+    const headers = { 'Telnyx-Timestamp': String(time), 'Telnyx-Signature-Ed25519': signature };
+    return post(gate.port, body, { type: 'application/x-www-form-urlencoded', headers });
+  };
+  const time = now();
+  expect((await callback(time)).text).toBe('handled');
+  expect(await callback(time)).toMatchObject({ status: 200, code: 'duplicate' });
+  await gate.stop();
+});
+
+test('no response to Xero has content', async () => {
+  const gate = await start({ scheme: 'xero' });
+  const body = JSON.stringify({ events: [{ eventDateUtc: '2026-11-30T00:00:00' }] });
+  const sign = (key: string): Record<string, string> => ({
+    'X-Xero-Signature': createHmac('sha256', key).update(body).digest('base64'),
+  });
+  const toShape = ({ status, text, headers }: Answer): unknown => [status, text, headers['content-length']];
+  expect(toShape(await post(gate.port, body, { headers: sign('another') }))).toEqual([401, '', '0']);
+  expect((await post(gate.port, body, { headers: sign(SECRET) })).text).toBe('handled');
+  expect(toShape(await post(gate.port, body, { headers: sign(SECRET) }))).toEqual([200, '', '0']);
+  await gate.stop();
+});
+
 test('a repeat has the text without which its sender would send it again, and refusals do not', async () => {
   const alipay = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const key = alipay.publicKey.export({ format: 'der', type: 'spki' }).toString('base64');

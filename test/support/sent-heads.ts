@@ -28,6 +28,10 @@ export const SENT_HEADS: Readonly<Record<string, SentHead>> = {
     types: [PLAIN_JSON],
     source: 'https://github.com/akeneo/pim-community-dev, GuzzleWebhookClient.php',
   },
+  alchemy: {
+    types: [PLAIN_JSON],
+    source: 'https://www.alchemy.com/docs/reference/notify-api-faq',
+  },
   alipay: {
     types: [
       'application/x-www-form-urlencoded; text/html; charset=utf-8',
@@ -76,6 +80,7 @@ export const SENT_HEADS: Readonly<Record<string, SentHead>> = {
     types: [PLAIN_JSON, FORM],
     source: 'https://codeberg.org/forgejo/forgejo/src/branch/forgejo/services/webhook/shared/payloader.go',
   },
+  fireflies: { types: [PLAIN_JSON], source: 'https://docs.fireflies.ai/graphql-api/webhooks-v2' },
   gitea: { types: [PLAIN_JSON, FORM], source: 'https://github.com/go-gitea/gitea/blob/main/services/webhook/deliver.go' },
   github: { types: [PLAIN_JSON, FORM], source: 'https://docs.github.com/webhooks/webhook-events-and-payloads' },
   gitlab: { types: [PLAIN_JSON], source: SAMPLES },
@@ -140,6 +145,10 @@ export const SENT_HEADS: Readonly<Record<string, SentHead>> = {
     source:
       'https://github.com/SonarSource/sonarqube/blob/master/server/sonar-server-common/src/main/java/org/sonar/server/webhook/WebhookCallerImpl.java',
   },
+  snyk: {
+    types: [PLAIN_JSON],
+    source: 'https://docs.snyk.io/snyk-api/using-specific-snyk-apis/webhooks-apis/webhooks',
+  },
   'standard-webhooks': {
     types: [PLAIN_JSON],
     source: 'https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md',
@@ -169,6 +178,7 @@ export const SENT_HEADS: Readonly<Record<string, SentHead>> = {
     methods: ['POST', 'GET'],
     source: 'https://developer.vonage.com/en/getting-started/concepts/webhooks',
   },
+  webflow: { types: [PLAIN_JSON], source: 'https://developers.webflow.com/reference/webhooks' },
   whatsapp: { types: [PLAIN_JSON], source: 'https://developers.facebook.com/docs/graph-api/webhooks/getting-started' },
   wix: {
     types: ['text/plain; charset=utf-8'],

@@ -5,8 +5,23 @@ import { createBraintree, createLinkedIn, createX } from './challenge-mac.ts';
 import { createCloudEvents } from './cloudevents.ts';
 import { createEcho, createHeaderEcho } from './echo.ts';
 import type { Handshake, HandshakeOptions } from './handshake.ts';
-import { createDiscord, createEventGrid, createFront, createSlack, createTwitch, createZoom } from './signed-challenge.ts';
-import { createMicrosoftGraph, createMonday, createNotion, createTrello, createWooCommerce } from './unsigned-request.ts';
+import {
+  createDiscord,
+  createEventGrid,
+  createFront,
+  createSlack,
+  createSmartcar,
+  createTwitch,
+  createZoom,
+} from './signed-challenge.ts';
+import {
+  createMicrosoftGraph,
+  createMonday,
+  createNotion,
+  createStatsig,
+  createTrello,
+  createWooCommerce,
+} from './unsigned-request.ts';
 
 /** One type of handshake, before it is compiled for a route. */
 export interface HandshakeKind {
@@ -59,6 +74,8 @@ export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
   okta: { create: createEcho('okta'), method: 'GET', ...IN_URL },
   oura: { create: createEcho('oura'), method: 'GET', token: 'needed' },
   ringcentral: { create: createHeaderEcho('ringcentral'), ...IN_URL },
+  smartcar: { create: createSmartcar, mac: 'hmac-sha256' },
+  statsig: { create: createStatsig, ...IN_URL },
   strava: { create: createEcho('strava'), method: 'GET', token: 'needed' },
   trello: { create: createTrello, method: 'HEAD', ...IN_URL },
   woocommerce: { create: createWooCommerce, ...IN_URL },

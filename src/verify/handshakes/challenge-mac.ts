@@ -75,17 +75,19 @@ const UUID = /^[A-Za-z0-9-]{1,64}$/;
 /**
  * LinkedIn: a GET, initially and every two hours, that requests the HMAC of its challengeCode.
  * https://learn.microsoft.com/linkedin/shared/api-guide/webhook-validation. The first key answers, because the code is not signed.
+ * With parent and child applications, `applicationId` says whose secret must sign: that of the key with this name, if there is one.
  */
 export function createLinkedIn(options: HandshakeOptions): Handshake {
   const checkQuery = compileQueryCheck(options);
   return {
     open({ method, query }, secrets) {
       if (method !== 'GET' || query?.includes(CHALLENGE_CODE) !== true) return checkQuery(query, secrets);
-      const parameters = readParameters(query, [CHALLENGE_CODE], secrets, options);
+      const parameters = readParameters(query, [CHALLENGE_CODE], secrets, options, ['applicationId']);
       if (parameters instanceof Refusal) return parameters;
       const challengeCode = parameters.get(CHALLENGE_CODE) ?? '';
       if (!UUID.test(challengeCode)) return decline(`${CHALLENGE_CODE} is not 1 to 64 letters, digits or dashes`);
-      const mac = toMac(secrets.keys[0], challengeCode);
+      const application = parameters.get('applicationId');
+      const mac = toMac(secrets.keys.find(({ name }) => name === application) ?? secrets.keys[0], challengeCode);
       if (mac === undefined) return failForMissingSecret(NO_KEY);
       return respondWithJson('linkedin', { challengeCode, challengeResponse: mac.toString('hex') });
     },

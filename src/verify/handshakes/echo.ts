@@ -110,7 +110,7 @@ function readOnce(headers: HeaderFields, name: string): string | undefined {
 type HeaderEchoName = 'asana' | 'ringcentral';
 
 const ECHOED_FIELDS: Readonly<Record<HeaderEchoName, string>> = {
-  // https://developers.asana.com/docs/webhooks-guide#the-webhook-handshake.
+  // https://developers.asana.com/docs/webhooks-guide#the-webhook-handshake. Clio took it over.
   asana: 'X-Hook-Secret',
   // https://developers.ringcentral.com/guide/notifications/webhooks/creating-webhooks.
   ringcentral: 'Validation-Token',

@@ -49,7 +49,7 @@ type OpenHandshake = (request: OpenRequest, secrets: OpenSecrets) => Refusal | u
 type OfferToken = (token: Secret) => void;
 
 /** An unsigned POST with an empty or small body. */
-interface OpenMessage extends OpenRequest {
+export interface OpenMessage extends OpenRequest {
   readonly body: Buffer;
   readonly offer: OfferToken;
 }

@@ -76,11 +76,12 @@ export function readParameters(
   names: readonly string[],
   { token }: OpenSecrets,
   options: HandshakeOptions,
+  optional: readonly string[] = [],
 ): Parameters | Refusal {
   const { hasToken, parameter } = options;
   const all = hasToken ? [...names, parameter] : names;
   const parameters = parseParameters(query);
-  if (parameters === undefined || !hasOnly(parameters, all))
+  if (parameters === undefined || !hasOnly(parameters, all, optional))
     return decline(all.length === 0 ? 'the request has a query' : `the query must consist of ${all.join(', ')}, each once`);
   return (hasToken ? checkToken(parameters.get(parameter), token, options) : undefined) ?? parameters;
 }

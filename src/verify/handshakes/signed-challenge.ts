@@ -1,8 +1,12 @@
 /** Handshakes in a request that the sender signs as a delivery; most have a challenge that the response must repeat. */
 import { isJsonObject } from '../../core/json-path.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import type { HandshakeName } from '../schemes/description.ts';
 import { toMac } from '../schemes/keys.ts';
+import type { VerifyKey } from '../schemes/scheme.ts';
 import {
   decline,
+  declineTokenLike,
   echo,
   failForMissingSecret,
   type Handshake,
@@ -67,9 +71,41 @@ export function createZoom(): Handshake {
       const plainToken = isJsonObject(payload) ? payload['plainToken'] : undefined;
       if (typeof plainToken !== 'string' || !PLAIN_TOKEN.test(plainToken))
         return decline('plainToken is not 1 to 256 base64 characters');
-      const mac = toMac(key, plainToken);
-      if (mac === undefined) return failForMissingSecret('the key that verified the request is no longer usable');
-      return respondWithJson('zoom', { plainToken, encryptedToken: mac.toString('hex') });
+      return respondWithMac('zoom', key, plainToken, (encryptedToken) => ({ plainToken, encryptedToken }));
+    },
+  };
+}
+
+/** Responds with the HMAC of the challenge, in hex, by the key that verified the request. */
+function respondWithMac(
+  type: HandshakeName,
+  key: VerifyKey | undefined,
+  challenge: string,
+  toContent: (mac: string) => object,
+): Refusal {
+  const mac = toMac(key, challenge);
+  if (mac === undefined) return failForMissingSecret('the key that verified the request cannot be used');
+  return respondWithJson(type, toContent(mac.toString('hex')));
+}
+
+const SMARTCAR_EVENT = 'VERIFY';
+/** A UUID. A captured VERIFY gets its challenge signed again, so a body that could be one is not a delivery. */
+const SMARTCAR_CHALLENGE = /^[A-Za-z0-9-]{1,64}$/;
+
+/**
+ * Smartcar: a signed VERIFY when the URL is saved, that requests the HMAC of its challenge.
+ * https://smartcar.com/docs/api-reference/webhooks/events/verify. Each webhook of Smartcar is signed, so an unsigned one gets nothing signed.
+ */
+export function createSmartcar(): Handshake {
+  return {
+    signed({ body, key }) {
+      const content = parseSmallJson(body, `"${SMARTCAR_EVENT}"`);
+      if (content?.['eventType'] !== SMARTCAR_EVENT) return declineTokenLike(body, 'challenge');
+      const data = content['data'];
+      const challenge = isJsonObject(data) ? data['challenge'] : undefined;
+      if (typeof challenge !== 'string' || !SMARTCAR_CHALLENGE.test(challenge))
+        return decline('challenge is not 1 to 64 letters, digits or dashes');
+      return respondWithMac('smartcar', key, challenge, (mac) => ({ challenge: mac }));
     },
   };
 }

@@ -1,6 +1,7 @@
 /** Handshakes in an unsigned request that the sender makes when a webhook is created. */
 import { createHmac } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
+import { isJsonObject } from '../../core/json-path.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { Secret } from '../../core/secret.ts';
 import { coversQuery } from '../schemes/coverage.ts';
@@ -12,6 +13,8 @@ import {
   echo,
   type Handshake,
   type HandshakeOptions,
+  type OpenMessage,
+  type OpenSecrets,
   parseOnlyMember,
   respondWithJson,
   respondWithText,
@@ -35,6 +38,24 @@ export function createTrello(options: HandshakeOptions): Handshake {
   };
 }
 
+/** A POST of a body that `find` recognizes, and to which `respond` responds; undefined: the body is another one. */
+function answerBody<T>(
+  options: HandshakeOptions,
+  find: (message: OpenMessage) => T | undefined,
+  respond: (found: T, message: OpenMessage, secrets: OpenSecrets) => Refusal,
+): Handshake {
+  const checkQuery = compileQueryCheck(options);
+  return {
+    open: ({ query }, secrets) => checkQuery(query, secrets),
+    openBody(message, secrets) {
+      const found = find(message);
+      if (found === undefined) return undefined;
+      const parameters = readParameters(message.query, [], secrets, options);
+      return parameters instanceof Refusal ? parameters : respond(found, message, secrets);
+    },
+  };
+}
+
 const WEBHOOK_ID = /^webhook_id=\d{1,20}$/;
 
 /**
@@ -42,16 +63,11 @@ const WEBHOOK_ID = /^webhook_id=\d{1,20}$/;
  * https://woocommerce.com/document/webhooks. Nothing of the request is repeated, and nothing reaches the app.
  */
 export function createWooCommerce(options: HandshakeOptions): Handshake {
-  const checkQuery = compileQueryCheck(options);
-  return {
-    open: ({ query }, secrets) => checkQuery(query, secrets),
-    openBody({ query, headers, body }, secrets) {
-      const isSigned = options.scheme.headerNames.some((name) => headers.count(name) > 0);
-      if (isSigned || !WEBHOOK_ID.test(body.toString('latin1'))) return undefined;
-      const parameters = readParameters(query, [], secrets, options);
-      return parameters instanceof Refusal ? parameters : respondWithText('woocommerce', '');
-    },
+  const find = ({ headers, body }: OpenMessage): true | undefined => {
+    const isSigned = options.scheme.headerNames.some((name) => headers.count(name) > 0);
+    return isSigned || !WEBHOOK_ID.test(body.toString('latin1')) ? undefined : true;
   };
+  return answerBody(options, find, () => respondWithText('woocommerce', ''));
 }
 
 const CHALLENGE = 'challenge';
@@ -61,17 +77,27 @@ const CHALLENGE = 'challenge';
  * https://developer.monday.com/api-reference/reference/webhooks#url-verification. It is not signed, even if deliveries are.
  */
 export function createMonday(options: HandshakeOptions): Handshake {
-  const checkQuery = compileQueryCheck(options);
-  return {
-    open: ({ query }, secrets) => checkQuery(query, secrets),
-    openBody({ query, body }, secrets) {
-      const challenge = parseOnlyMember(body, CHALLENGE);
-      if (challenge === undefined) return undefined;
-      const parameters = readParameters(query, [], secrets, options);
-      if (parameters instanceof Refusal) return parameters;
-      return echo(CHALLENGE, challenge, (text) => respondWithJson('monday', { [CHALLENGE]: text }));
-    },
+  const toResponse = (text: string): Refusal => respondWithJson('monday', { [CHALLENGE]: text });
+  return answerBody(
+    options,
+    ({ body }) => parseOnlyMember(body, CHALLENGE),
+    (challenge) => echo(CHALLENGE, challenge, toResponse),
+  );
+}
+
+const CODE = 'verification_code';
+
+/**
+ * Statsig: a POST of `{"data":{"event":"url_verification","verification_code":…}}` when the webhook is saved, whose code the response must repeat. It is
+ * not signed. As Sentry's receiver responds: https://github.com/getsentry/sentry, src/sentry/flags/endpoints/hooks.py.
+ */
+export function createStatsig(options: HandshakeOptions): Handshake {
+  const find = ({ body }: OpenMessage): unknown => {
+    const data = parseOnlyMember(body, 'data');
+    if (!isJsonObject(data) || data['event'] !== 'url_verification' || Object.keys(data).length !== 2) return undefined;
+    return data[CODE] ?? '';
   };
+  return answerBody(options, find, (code) => echo(CODE, code, (text) => respondWithJson('statsig', { [CODE]: text })));
 }
 
 const TOKEN_MEMBER = 'verification_token';
@@ -84,20 +110,13 @@ const NOTION_TOKEN = /^secret_[A-Za-z0-9]{16,128}$/;
  * noticed.
  */
 export function createNotion(options: HandshakeOptions): Handshake {
-  const checkQuery = compileQueryCheck(options);
-  return {
-    open: ({ query }, secrets) => checkQuery(query, secrets),
-    openBody({ query, body, offer }, secrets) {
-      const token = parseOnlyMember(body, TOKEN_MEMBER);
-      if (token === undefined) return undefined;
-      const parameters = readParameters(query, [], secrets, options);
-      if (parameters instanceof Refusal) return parameters;
-      if (typeof token !== 'string' || !NOTION_TOKEN.test(token))
-        return decline(`${TOKEN_MEMBER} is not secret_ and 16 to 128 letters and digits`);
-      if (!secrets.keys.some((key) => isKey(token, key))) offer(new Secret(Buffer.from(token)));
-      return respondWithJson('notion', {});
-    },
-  };
+  const find = ({ body }: OpenMessage): unknown => parseOnlyMember(body, TOKEN_MEMBER);
+  return answerBody(options, find, (token, { offer }, { keys }) => {
+    if (typeof token !== 'string' || !NOTION_TOKEN.test(token))
+      return decline(`${TOKEN_MEMBER} is not secret_ and 16 to 128 letters and digits`);
+    if (!keys.some((key) => isKey(token, key))) offer(new Secret(Buffer.from(token)));
+    return respondWithJson('notion', {});
+  });
 }
 
 /** Whether the token is already a key of the route. Keys are not readable, so the signatures of both are compared. */

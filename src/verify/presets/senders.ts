@@ -5,7 +5,7 @@ import { REFUSALS, type RefusalCode } from '../../core/refusal.ts';
 export interface SenderProfile {
   /** Statuses that count as delivered. Default: any 2xx. */
   readonly acknowledgedBy?: readonly number[];
-  /** The text of a response without which the sender does not count a delivery as delivered. */
+  /** The text of a response without which the sender does not count a delivery as delivered. If it is empty, no response may have content. */
   readonly acknowledgement?: string;
   /** Which failures are retried (429 counts as a server error). Default: everything that was not delivered. */
   readonly retries?: 'failures' | 'server-errors' | 'nothing';
@@ -61,11 +61,14 @@ function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): num
   return [status, ...LATER_STATUSES].find((each) => isRetried(profile, each));
 }
 
-const ACCEPTED = 202;
+const [OK, ACCEPTED] = [200, 202];
 
-/** The status by which a preset's sender learns that its delivery is stored but not handled yet: 202, unless it counts that as a failure. */
-export function toAcceptedStatus(preset: string): number {
-  const { acknowledgedBy = [ACCEPTED] } = SENDERS[preset] ?? {};
+/**
+ * The status by which a sender learns that its delivery is stored but not handled yet: 202, unless it counts that as a failure; 200 if nothing is
+ * known of it.
+ */
+export function toAcceptedStatus(scheme: string): number {
+  const { acknowledgedBy = [ACCEPTED] } = SENDERS[scheme] ?? (scheme === 'custom' ? {} : { acknowledgedBy: [OK] });
   return acknowledgedBy.includes(ACCEPTED) ? ACCEPTED : (acknowledgedBy[0] ?? ACCEPTED);
 }
 
@@ -104,7 +107,12 @@ const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
   forgejo: FORGE,
   gogs: { retries: 'nothing', schedule: FORGE.schedule ?? '' },
   vercel: { retries: 'failures', waitsSeconds: 30, schedule: 'for 24 hours, with increasing intervals' },
-  sentry: { waitsSeconds: 1, schedule: 'disabled after repeated failures' },
+  sentry: {
+    retries: 'server-errors',
+    givesUpOn: NOT_429,
+    waitsSeconds: 1,
+    schedule: '3 times, 5 minutes apart, for published apps; disabled after repeated failures',
+  },
   sonarqube: { waitsSeconds: 10 },
   tailscale: { retries: 'failures', schedule: 'with increasing intervals; later events wait' },
   openai: { retries: 'failures', schedule: 'for 72 hours, with increasing intervals' },
@@ -123,6 +131,7 @@ const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
   replicate: { schedule: 'only the final event, for about a minute' },
   notion: { retries: 'failures', schedule: '8 times in 24 hours' },
   asana: {
+    acknowledgedBy: [200, 204],
     retries: 'failures',
     disabledBy: [410],
     waitsSeconds: 10,
@@ -140,7 +149,19 @@ const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
     waitsSeconds: 25,
     schedule: '13 times in about a day; then notifications are disabled',
   },
-  todoist: { schedule: '3 times, 15 minutes apart' },
+  todoist: { acknowledgedBy: [200], schedule: '3 times, 15 minutes apart' },
+  monday: { acknowledgedBy: [200], waitsSeconds: 180, schedule: 'every minute, for 30 minutes' },
+  ringcentral: { acknowledgedBy: [200], waitsSeconds: 3, schedule: 'suspended after failures' },
+  clickup: { disabledBy: [410], waitsSeconds: 7, schedule: '5 attempts; suspended after 100 failed events' },
+  circleci: { retries: 'failures', waitsSeconds: 10 },
+  elevenlabs: {
+    acknowledgedBy: [200],
+    schedule: 'never, unless retries are enabled; disabled after 10 consecutive failures without a success in 7 days',
+  },
+  greenhouse: {
+    acknowledgedBy: [200],
+    schedule: '6 times in 15 hours, with increasing intervals; disabled if the ping after a change of the webhook fails',
+  },
   segment: { retries: 'server-errors', schedule: '9 times in 4 hours' },
   nylas: {
     acknowledgedBy: [200],
@@ -150,15 +171,22 @@ const TOOL_PROFILES: Readonly<Record<string, SenderProfile>> = {
     schedule: 'twice, within 20 minutes; marked as failed after 72 hours of failures',
   },
   knock: { retries: 'failures', schedule: 'up to 8 attempts' },
-  ashby: { schedule: 'disabled if the ping after a change of the webhook fails' },
+  ashby: {
+    retries: 'failures',
+    schedule:
+      'up to 10 attempts, 10, 30 and 70 seconds apart and so on; disabled if the ping after a change of the webhook fails',
+  },
   tally: { retries: 'failures', waitsSeconds: 10, schedule: 'after 5 and 30 minutes, 1, 6 and 24 hours' },
   mux: { retries: 'failures', schedule: 'for 24 hours, with increasing intervals' },
   retell: { retries: 'failures', waitsSeconds: 10, schedule: 'up to 3 times' },
-  telnyx: { retries: 'failures', waitsSeconds: 2, schedule: 'a few times, then at the failover URL' },
+  telnyx: { acknowledgedBy: [200], retries: 'failures', waitsSeconds: 2, schedule: 'a few times, then at the failover URL' },
   fireflies: { waitsSeconds: 10 },
+  'frame-io': { acknowledgedBy: [200] },
+  webflow: { acknowledgedBy: [200], schedule: '3 times, 10 minutes apart; then deactivated' },
+  workos: { acknowledgedBy: [200], schedule: 'up to 12 times in 3 days' },
   pusher: { retries: 'failures', waitsSeconds: 4, schedule: 'for 5 minutes, with increasing intervals' },
   enode: { retries: 'failures', waitsSeconds: 5, schedule: 'for 24 hours; then the webhook becomes inactive' },
-  alchemy: { schedule: 'for 10 minutes, or an hour, depending on the plan' },
+  alchemy: { acknowledgedBy: [200], waitsSeconds: 5, schedule: 'for 10 minutes, or an hour, depending on the plan' },
   akeneo: { retries: 'nothing', schedule: 'never' },
   smartcar: { retries: 'failures', waitsSeconds: 15, schedule: 'with increasing intervals' },
   pylon: { schedule: 'up to 5 attempts in 31 hours; inactive after 7 days of failures' },
@@ -186,13 +214,22 @@ const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
   fastspring: { acknowledgedBy: [200] },
   flutterwave: { acknowledgedBy: [200], waitsSeconds: 60, schedule: '3 times, 30 minutes apart, if retries are enabled' },
   'flutterwave-v3': { acknowledgedBy: [200], waitsSeconds: 60, schedule: '3 times, 30 minutes apart, if retries are enabled' },
-  front: { schedule: '3 times; disabled after repeated failures' },
+  front: {
+    retries: 'server-errors',
+    givesUpOn: [502, 503, 504, 508],
+    schedule: '3 times after 408, 429, 500 or a timeout; disabled after repeated failures',
+  },
   'front-rules': { retries: 'nothing', waitsSeconds: 5, schedule: 'never' },
   gocardless: { waitsSeconds: 10, schedule: '8 times, after 1, 2 and 10 minutes and so on' },
   intercom: {
     disabledBy: [410],
     waitsSeconds: 5,
     schedule: 'once, after a minute; paused for 15 minutes after 1,000 failures in a row, suspended after seven days of failures',
+  },
+  klaviyo: {
+    acknowledgedBy: [200, 201, 202],
+    waitsSeconds: 5,
+    schedule: 'with increasing intervals, at most an hour; disabled after 48 hours of failures',
   },
   'lemon-squeezy': { acknowledgedBy: [200], retries: 'failures', schedule: 'after 5, 25 and 125 seconds' },
   mollie: { waitsSeconds: 15 },
@@ -207,13 +244,19 @@ const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
   razorpay: { waitsSeconds: 5, schedule: 'for 24 hours, with increasing intervals; then disabled' },
   recurly: { waitsSeconds: 5, schedule: '10 times in three days, with increasing intervals' },
   revolut: { schedule: '3 times, 10 minutes apart' },
+  squarespace: { schedule: 'for 48 hours; then perhaps deleted' },
   tiktok: { acknowledgedBy: [200], schedule: 'for 72 hours, with increasing intervals' },
   typeform: {
     disabledBy: [404, 410],
     waitsSeconds: 30,
     schedule: 'after 408, 423, 429 and 503 every few minutes for 10 hours; otherwise about 5 times',
   },
-  xero: { acknowledgedBy: [200], waitsSeconds: 5, schedule: 'for 24 hours, with decreasing frequency; then disabled' },
+  xero: {
+    acknowledgedBy: [200],
+    acknowledgement: '',
+    waitsSeconds: 5,
+    schedule: 'for 24 hours, with decreasing frequency; then disabled',
+  },
   zendesk: {
     retries: 'server-errors',
     givesUpOn: [500, 502, 504],
@@ -246,9 +289,9 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   pagerduty: {
     retries: 'server-errors',
     waitsSeconds: 5,
-    schedule: '4 times in 20 minutes; disabled for a day after 3 consecutive lost events',
+    schedule: 'for 48 hours, while later events of the resource wait; disabled for a day after 3 consecutive lost events',
   },
-  linear: { waitsSeconds: 5, schedule: 'after 1 minute, 1 hour and 6 hours' },
+  linear: { acknowledgedBy: [200], waitsSeconds: 5, schedule: 'after 1 minute, 1 hour and 6 hours' },
   zoom: { acknowledgedBy: [200, 204], retries: 'failures', waitsSeconds: 3, schedule: 'after 5, 20 and 60 minutes' },
   paddle: { acknowledgedBy: [200], waitsSeconds: 5, schedule: '60 times in 3 days, with increasing intervals' },
   square: { schedule: 'for 24 hours; disabled after three weeks of failures' },
@@ -256,11 +299,17 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   sanity: { retries: 'server-errors', schedule: 'twice, 30 seconds apart' },
   discord: { acknowledgedBy: [204], waitsSeconds: 3, schedule: 'for 10 minutes; disabled after too many failures' },
   hubspot: { retries: 'server-errors' },
+  meta: { acknowledgedBy: [200], schedule: 'for 36 hours, with decreasing frequency' },
+  whatsapp: { acknowledgedBy: [200], schedule: 'for 7 days, with decreasing frequency' },
+  vonage: { acknowledgedBy: [200], retries: 'server-errors', schedule: 'for 24 hours, after 5 seconds, 1, 5 and 15 minutes' },
   twitch: { schedule: 'a few times; revoked after too many failures' },
-  line: { schedule: 'only if redelivery is enabled; suspended after failing for a long time' },
+  line: { waitsSeconds: 2, schedule: 'only if redelivery is enabled; suspended after failing for a long time' },
   woocommerce: { retries: 'nothing', schedule: 'never; disabled after 5 consecutive failures' },
-  x: { waitsSeconds: 10 },
-  'aws-sns': { schedule: '3 times, 20 seconds apart, unless the subscription says otherwise; at most an hour' },
+  x: { acknowledgedBy: [200], waitsSeconds: 10 },
+  'aws-sns': {
+    retries: 'server-errors',
+    schedule: '3 times, 20 seconds apart, unless the subscription says otherwise; at most an hour',
+  },
   'adyen-payments': {
     waitsSeconds: 10,
     schedule: 'for 30 days: after 2, 5, 10, 15 and 30 minutes, 1, 2 and 4 hours, then every 8 hours',
@@ -277,7 +326,7 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   },
   'dropbox-sign': { acknowledgedBy: [200], acknowledgement: 'Hello API Event Received', schedule: 'for three days' },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
-  wise: { waitsSeconds: 5, schedule: 'at most 25 times in two weeks' },
+  wise: { acknowledgedBy: [200], waitsSeconds: 5, schedule: 'at most 25 times in two weeks' },
   paypal: { schedule: 'at most 25 times in 3 days' },
   'paypal-sandbox': { schedule: 'at most 25 times in 3 days' },
   'google-pubsub': {

@@ -1,5 +1,5 @@
 /** Shapes that many senders share: what they sign, how the signature is written, and what they send. */
-import type { SignatureDescription, Tolerance } from '../schemes/description.ts';
+import type { SchemeDescription, SenderDescription, SignatureDescription, Tolerance } from '../schemes/description.ts';
 
 const MINUTE_MS = 60_000;
 
@@ -57,4 +57,12 @@ export function hexListIn(header: string, prefix: string): SignatureDescription 
 /** A header with the secret itself. */
 export function tokenIn(header: string): SignatureDescription {
   return { header, encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] };
+}
+
+/** A scheme, with the `docs` and the `key` of its sender. */
+type SenderScheme = Omit<SchemeDescription, 'name' | 'from'> & Omit<SenderDescription, 'title'>;
+
+/** A preset: its name in the config, the name of the sender, and the scheme. */
+export function sender(name: string, title: string, { docs, key, ...scheme }: SenderScheme): SchemeDescription {
+  return { ...scheme, name, from: { title, docs, key } };
 }

@@ -14,7 +14,7 @@ import type { Algorithm, SchemeDescription, SecretEncoding } from './description
 import { compileFieldHead } from './field-head.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity, compileOpenHead } from './identity.ts';
-import { Material, readJwk, readMaterial } from './keys.ts';
+import { Material, readMaterial } from './keys.ts';
 import { compilePieces } from './layout.ts';
 import type { KeyFault, KeyParsed, Scheme, SignedRequest, SignRequest, VerifyKey } from './scheme.ts';
 import { compileSigner, type EncodedKey, toHeaders } from './sign.ts';
@@ -45,10 +45,6 @@ export function compileScheme(description: SchemeDescription): Scheme {
     headerNames: toHeaderNames(description),
     signsUrl: usesUrl,
     parseKey: (name, secret, encoding, notAfter) => parseKey(description, { name, secret, encoding, notAfter }),
-    parseJwk(name, jwk) {
-      const material = readJwk(jwk, description);
-      return material && { name, material, notAfter: undefined, ...material.validity };
-    },
     readHead,
     readBody,
     token,

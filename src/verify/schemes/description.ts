@@ -140,6 +140,8 @@ export type HandshakeName =
   | 'okta'
   | 'oura'
   | 'ringcentral'
+  | 'smartcar'
+  | 'statsig'
   | 'strava'
   | 'trello'
   | 'woocommerce';

@@ -39,11 +39,14 @@ export function malformed(detail: string): Refusal {
   return refuse('malformed_signature', 'malformed_signature', detail);
 }
 
+/** Supabase writes a comma before each space; no signature and no token of such a list ends with one. */
+const SPACE = /,? /;
+
 /** Splits a value into its entries; undefined if there are too many. */
 export function toEntries(value: string | undefined, list: SignatureDescription['list']): string[] | undefined {
   if (value === undefined) return [];
   if (list === undefined) return [value];
-  const entries = value.split(list);
+  const entries = value.split(list === ' ' ? SPACE : list);
   if (entries.length > MAX_SIGNATURE_ENTRIES) return undefined;
   // Spaces around the separators of a list are allowed (RFC 9110 §5.6.1).
   return list === ' ' ? entries : entries.map((entry) => entry.trim());

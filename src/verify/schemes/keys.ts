@@ -102,8 +102,8 @@ interface SchemeKeyUse {
 export function readMaterial(secret: Secret, use: SchemeKeyUse): Material | KeyFault {
   const read = toMaterial(secret, use);
   const { from } = use.description;
-  // The library has no texts about senders.
-  if (read instanceof Material || from?.key === undefined || use.purpose === 'sign') return read;
+  // The library has no titles of senders.
+  if (read instanceof Material || from?.key === undefined || from.title === '' || use.purpose === 'sign') return read;
   return { ...read, hint: `${read.hint}; for ${from.title} it is ${from.key}` };
 }
 
@@ -133,11 +133,13 @@ function toSecretKey(bytes: Buffer, { secret: { digest } }: SchemeDescription): 
   return createSecretKey(digest === undefined ? bytes : hash(digest, bytes, 'buffer'));
 }
 
-/** Parses a public key from a JWK; undefined for a JWK that is not a signature key of the scheme's algorithm. */
-export function readJwk(jwk: JsonWebKey, description: SchemeDescription): Material | undefined {
+/** Parses a public key and its dates from a JWK (RFC 7517 §4); undefined for a JWK that is not a signature key of the scheme's algorithm. */
+export function parseJwk(name: string, jwk: JsonWebKey, description: SchemeDescription): VerifyKey | undefined {
   const [, algorithm] = toAlgorithms(description);
   const read = algorithm === undefined ? undefined : toJwkKey(jwk, algorithm);
-  return algorithm === undefined || read === undefined ? undefined : new Material(algorithm, read);
+  if (algorithm === undefined || read === undefined) return undefined;
+  const material = new Material(algorithm, read);
+  return { name, material, notAfter: undefined, ...material.validity };
 }
 
 /** The key of a certificate that was fetched; undefined if the scheme cannot use it. */

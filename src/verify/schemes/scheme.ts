@@ -1,5 +1,4 @@
 /** The interface of compiled signature schemes: parse headers, verify, sign. Pure: no clock, no files, no network. */
-import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { DecodedToken, EventIdentity, SealedToken, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/head.ts';
@@ -141,8 +140,6 @@ export interface Scheme {
     encoding: SecretEncoding | undefined,
     notAfter?: EpochMilliseconds,
   ): KeyParsed | KeyFault;
-  /** Parses a public key and its dates from a JWK (RFC 7517 §4); undefined for a key that the scheme does not use. */
-  parseJwk(name: string, jwk: JsonWebKey): VerifyKey | undefined;
   /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
   readHead(headers: HeaderFields, options: HeadOptions, query?: string): SignedHead | Refusal;
   /**

@@ -94,6 +94,43 @@ describe('Zoom', () => {
   });
 });
 
+describe('Smartcar', () => {
+  const toAsk = (challenge: unknown): object => ({
+    eventId: '52f6e0bb-1369-45da-a61c-9e67d092d6db',
+    eventType: 'VERIFY',
+    data: { challenge },
+    meta: { version: '4.0', deliveredAt: 1_761_896_351_529 },
+  });
+
+  test('gets the HMAC of its challenge with the key that verified it, the same each time', () => {
+    const challenge = '3a5c8f72-e6d9-4b1a-9f2e-8c7d6a5b4e3f';
+    const mac = createHmac('sha256', KEY).update(challenge).digest('hex');
+    for (let i = 0; i < 2; i++)
+      expect(toText(tell('smartcar', toAsk(challenge)))).toBe(`200 application/json {"challenge":"${mac}"}`);
+  });
+
+  test.each([...UNSAFE, '{"eventType":"VEHICLE_STATE"}', 'a'.repeat(65), 'a=b'])(
+    'is rejected if its challenge is %o',
+    (challenge) => {
+      expect(tell('smartcar', toAsk(challenge))?.code).toBe('handshake_refused');
+      expect(tell('smartcar', { ...toAsk('a'), data: challenge })?.code).toBe('handshake_refused');
+    },
+  );
+
+  test('is rejected for a body that could be a challenge, whose HMAC a captured VERIFY gets again', () => {
+    expect(tell('smartcar', '3a5c8f72-e6d9-4b1a-9f2e-8c7d6a5b4e3f')?.code).toBe('handshake_refused');
+  });
+
+  test('gets 503 if the key no longer exists', () => {
+    expect(tell('smartcar', toAsk('a'), { keys: [] })?.code).toBe('secret_unavailable');
+  });
+
+  test('is left alone with its events', () => {
+    const event = { eventType: 'VEHICLE_STATE', data: { challenge: 'a', text: 'VERIFY' } };
+    expect(tell('smartcar', event)).toBeUndefined();
+  });
+});
+
 describe('Twitch', () => {
   const ask = {
     challenge: 'pogchamp-kappa-360noscope-vohiyo',
@@ -165,12 +202,12 @@ describe('X', () => {
 });
 
 test('for any signed body nothing throws, and only a valid challenge is echoed', () => {
-  const kinds: readonly HandshakeName[] = ['slack', 'zoom', 'twitch', 'discord', 'x'];
-  const text = fc.oneof(fc.constantFrom('url_verification', 'endpoint.url_validation'), fc.string({ unit: 'binary' }));
+  const kinds: readonly HandshakeName[] = ['slack', 'zoom', 'smartcar', 'twitch', 'discord', 'x'];
+  const text = fc.oneof(fc.constantFrom('url_verification', 'endpoint.url_validation', 'VERIFY'), fc.string({ unit: 'binary' }));
   const leaf = fc.oneof(text, fc.integer({ min: 0, max: 2 }), fc.constant(null));
   const content = fc.dictionary(
-    fc.constantFrom('type', 'event', 'challenge', 'payload', 'data'),
-    fc.oneof(leaf, fc.record({ plainToken: leaf })),
+    fc.constantFrom('type', 'event', 'eventType', 'challenge', 'payload', 'data'),
+    fc.oneof(leaf, fc.record({ plainToken: leaf, challenge: leaf })),
   );
   const headers = fc.constantFrom([], ['Twitch-Eventsub-Message-Type', 'webhook_callback_verification']);
   fc.assert(

@@ -116,7 +116,12 @@ describe('LinkedIn', () => {
     const expected = (key: string): string =>
       `200 application/json {"challengeCode":"${CODE}","challengeResponse":"${mac(CODE, key)}"}`;
     expect(toText(ask('linkedin', { ...open, query: `challengeCode=${CODE}` }))).toBe(expected(KEY));
+    expect(ask('linkedin', { ...open, query: `other=12&challengeCode=${CODE}` })?.code).toBe('handshake_refused');
     const keys = ['the-new-one-of-two-keys', KEY];
+    // With parent and child applications.
+    const ofChild = (application: string): string | undefined =>
+      toText(ask('linkedin', { ...open, keys, query: `applicationId=${application}&challengeCode=${CODE}` }));
+    expect([ofChild('key-1'), ofChild('12')]).toEqual([KEY, 'the-new-one-of-two-keys'].map(expected));
     expect(toText(ask('linkedin', { ...open, keys, query: `challengeCode=${CODE}` }))).toBe(expected('the-new-one-of-two-keys'));
   });
 
@@ -244,6 +249,36 @@ describe('Monday', () => {
   test('needs the token of the URL if one is configured', () => {
     expect(post('monday', { challenge: 'a' }, { hasToken: true }).refusal?.code).toBe('handshake_refused');
     expect(post('monday', { challenge: 'a' }, { hasToken: true, query: IN_URL }).refusal?.code).toBe('handshake');
+  });
+});
+
+describe('Statsig', () => {
+  const ask = (verification_code: unknown) => ({ data: { event: 'url_verification', verification_code } });
+
+  test('gets its code back in JSON', () => {
+    expect(toText(post('statsig', ask('3eZbrw1aBm2rZgRN')).refusal)).toBe(
+      '200 application/json {"verification_code":"3eZbrw1aBm2rZgRN"}',
+    );
+  });
+
+  test.each([...UNSAFE, 7, null, {}, ['a']])('is rejected with the code %j', (code) => {
+    expect(post('statsig', ask(code)).refusal?.code).toBe('handshake_refused');
+  });
+
+  test.each([
+    { data: { event: 'url_verification', verification_code: 'a', user: {} } },
+    { data: { event: 'url_verification', verification_code: 'a' }, more: 1 },
+    { data: { event: 'statsig::config_change', verification_code: 'a' } },
+    { data: [{ event: 'url_verification', verification_code: 'a' }] },
+    { data: { event: 'url_verification' } },
+    { event: 'url_verification', verification_code: 'a' },
+  ])('is checked as a delivery as %j', (body) => {
+    expect(post('statsig', body).refusal).toBeUndefined();
+  });
+
+  test('needs the token of the URL if one is configured', () => {
+    expect(post('statsig', ask('a'), { hasToken: true }).refusal?.code).toBe('handshake_refused');
+    expect(post('statsig', ask('a'), { hasToken: true, query: IN_URL }).refusal?.code).toBe('handshake');
   });
 });
 

@@ -79,6 +79,20 @@ describe('a time next to the body, with nothing between them,', () => {
     );
   });
 
+  test('of Klaviyo may be hours ahead, because its clock is not the one of GMT, and no more', () => {
+    const judgeAhead = (hours: number): string => {
+      const time = new Date(NOW + hours * 3_600_000).toUTCString();
+      return judgeParts('klaviyo', { timestamp: time, signature: hmac('sha256', 'hex', '{}', time) });
+    };
+    expect([5, 6, 8, -24, -26].map(judgeAhead)).toEqual([
+      'ok',
+      'ok',
+      'timestamp_outside_tolerance',
+      'ok',
+      'timestamp_outside_tolerance',
+    ]);
+  });
+
   test('of Zendesk ends with its Z', () => {
     const time = new Date(NOW).toISOString();
     const genuine = { timestamp: time, body: Buffer.from('Z{}'), signature: hmac('sha256', 'base64', time, 'Z{}') };

@@ -16,9 +16,24 @@ test.each([
   ['standard-webhooks', 202],
   ['persona', 202],
   ['zoom', 200],
+  ['greenhouse', 200],
+  ['linear', 200],
+  ['meta', 200],
+  ['monday', 200],
+  ['todoist', 200],
+  ['vonage', 200],
+  ['whatsapp', 200],
   ['xero', 200],
+  ['ringcentral', 200],
+  ['wise', 200],
+  ['x', 200],
   ['discord', 204],
-  ['a sender that nobody knows', 202],
+  ['asana', 200],
+  ['custom', 202],
+  ['github', 202],
+  // It does not say what counts.
+  ['statsig', 200],
+  ['a sender that nobody knows', 200],
 ])('a delivery of %s that is stored but not handled yet gets %i', (preset, status) => {
   expect(toAcceptedStatus(preset)).toBe(status);
 });
@@ -53,6 +68,22 @@ test('a status that a sender interprets differently is replaced by one with the 
   expect(translate({ givesUpOn: [503] }).get('store_unavailable')).toBe(500);
   expect(translate({ retries: 'server-errors' }).get('request_timeout')).toBe(503);
   expect(translate({ retries: 'server-errors' }).has('signature_mismatch')).toBe(false);
+});
+
+test.each([
+  ['front', 'store_unavailable', 500],
+  ['front', 'upstream_timeout', 500],
+  ['sentry', 'request_timeout', 503],
+  ['sentry', 'too_many_attempts', 503],
+  ['aws-sns', 'request_timeout', 503],
+] as const)('%s gets a status that it retries for %s: %i', (preset, code, status) => {
+  expect(statusOf(preset, code)).toBe(status);
+});
+
+test('each refusal after which a sender should retry says when, as Supabase and Zendesk otherwise do not', () => {
+  const later = CODES.filter((code) => toMeaning(code) === 'later');
+  // A loop lasts until its proxies are configured otherwise.
+  expect(later.filter((code) => REFUSALS[code].retryAfterSeconds === undefined)).toEqual(['loop_detected']);
 });
 
 test('a refusal means done, never or later', () => {

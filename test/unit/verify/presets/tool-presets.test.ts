@@ -9,7 +9,18 @@ import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { toStatuses } from '../../../../src/verify/presets/senders.ts';
 import { findAlias } from '../../../../src/verify/schemes/aliases.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
-import { hmac, judge, judgeParts, NOW, PUBLIC_URL, SECRET, toCase, toPreset } from '../../../support/preset-cases.ts';
+import { judgeArrived } from '../../../support/field-cases.ts';
+import {
+  hmac,
+  judge,
+  judgeParts,
+  NOW,
+  PUBLIC_URL,
+  SECRET,
+  toCase,
+  toPreset,
+  toSecretCase,
+} from '../../../support/preset-cases.ts';
 
 const SECONDS = String(NOW / 1000);
 const MILLISECONDS = String(NOW);
@@ -95,6 +106,23 @@ describe('Trello', () => {
         'the body is not a JSON object',
       );
   });
+});
+
+test('after a roll of the secret, either header of Hookdeck counts', () => {
+  const right = hmac('sha256', 'base64', '{}');
+  const wrong = Buffer.alloc(32).toString('base64');
+  const judgeBoth = (first: string, second: string): string =>
+    judgeArrived(toSecretCase('hookdeck'), {
+      method: 'POST',
+      url: `${PUBLIC_URL}/hook`,
+      headers: [
+        ['X-Hookdeck-EventID', 'evt_1'],
+        ['X-Hookdeck-Signature', first],
+        ['X-Hookdeck-Signature-2', second],
+      ],
+      body: Buffer.from('{}'),
+    });
+  expect([judgeBoth(right, wrong), judgeBoth(wrong, right), judgeBoth(wrong, wrong)]).toEqual(['ok', 'ok', 'mismatch']);
 });
 
 describe('a sender that uses Standard Webhooks', () => {

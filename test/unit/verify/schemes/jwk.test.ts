@@ -4,6 +4,7 @@ import { findPreset } from '../../../../src/verify/presets/catalogue.ts';
 import { standardWebhooks } from '../../../../src/verify/presets/standard-webhooks.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
+import { parseJwk } from '../../../../src/verify/schemes/keys.ts';
 
 const AT = Date.parse('2026-01-01T00:00:00Z');
 const SECONDS = AT / 1000;
@@ -11,7 +12,7 @@ const scheme = compileScheme(standardWebhooks);
 const jwk = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
 
 function parse(dates: object): { from: number | undefined; to: number | undefined } | undefined {
-  const key = scheme.parseJwk('sender', { ...jwk, ...dates });
+  const key = parseJwk('sender', { ...jwk, ...dates }, scheme.description);
   return key === undefined ? undefined : { from: key.notBefore, to: key.notAfter };
 }
 
@@ -52,8 +53,8 @@ describe('of the keys that a sender publishes', () => {
   const other = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' });
 
   test('those for signatures are used', () => {
-    expect(scheme.parseJwk('sender', { ...jwk, use: 'sig' })).toMatchObject({ name: 'sender' });
-    expect(scheme.parseJwk('sender', { ...jwk, key_ops: ['verify'] })).toMatchObject({ name: 'sender' });
+    expect(parseJwk('sender', { ...jwk, use: 'sig' }, scheme.description)).toMatchObject({ name: 'sender' });
+    expect(parseJwk('sender', { ...jwk, key_ops: ['verify'] }, scheme.description)).toMatchObject({ name: 'sender' });
   });
 
   test.each<[string, JsonWebKey]>([
@@ -66,10 +67,10 @@ describe('of the keys that a sender publishes', () => {
     ['for another algorithm', other],
     ['that are no keys', { kty: 'OKP' }],
   ])('those %s are not', (_title, unusable) => {
-    expect(scheme.parseJwk('sender', unusable)).toBeUndefined();
+    expect(parseJwk('sender', unusable, scheme.description)).toBeUndefined();
   });
 
   test('none is used by a scheme that only knows secrets', () => {
-    expect(compileScheme(findPreset('github') as SchemeDescription).parseJwk('sender', jwk)).toBeUndefined();
+    expect(parseJwk('sender', jwk, findPreset('github') as SchemeDescription)).toBeUndefined();
   });
 });

@@ -6,6 +6,7 @@ import type { SchemeDescription, SignatureDescription } from '../../../../src/ve
 import { compileCompared, compileOpenHead } from '../../../../src/verify/schemes/identity.ts';
 import { compileCut } from '../../../../src/verify/schemes/removal.ts';
 import { BASE } from '../../../support/field-schemes.ts';
+import { toPreset } from '../../../support/preset-cases.ts';
 import { fc } from '../../../support/property.ts';
 
 const NO_HEADERS = new HeaderFields([]);
@@ -38,6 +39,15 @@ describe('a retry is the same event', () => {
     expect(compare(MAILGUN, toMailgun(1, '{"id":"a"}'), FIELDS(1))).toEqual(
       compare(MAILGUN, toMailgun(2, '{"id":"a"}'), FIELDS(2)),
     );
+  });
+
+  test('with a new signature by the parent account of a subaccount of Mailgun, and not with another event', () => {
+    const toBody = (attempt: number, event: string): string =>
+      `${toMailgun(attempt, event).slice(0, -1)},"parent-signature":{"timestamp":"170000000${attempt}","token":"p${attempt}"}}`;
+    const of = (attempt: number, event: string): string[] =>
+      compare(toPreset('mailgun'), toBody(attempt, event), FIELDS(attempt));
+    expect(of(1, '{"id":"a"}')).toEqual(of(2, '{"id":"a"}'));
+    expect(of(1, '{"id":"a"}')).not.toEqual(of(2, '{"id":"a","event":"opened"}'));
   });
 
   test('with a new time in a signed body, in any format', () => {
