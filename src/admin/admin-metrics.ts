@@ -1,6 +1,6 @@
 /** The metrics of the admin port. */
 import type { Registry } from '@prometheus-io/client';
-import { CounterFamily } from '../telemetry/metrics/series.ts';
+import { createFamilies } from '../telemetry/metrics/series.ts';
 
 /** Why a request to the admin port was not authorized. */
 export const ADMIN_DENIALS = [
@@ -34,30 +34,18 @@ export interface AdminMetrics {
 
 /** Registers the metrics. */
 export function createAdminMetrics(registers: Registry[]): AdminMetrics {
+  const { counter } = createFamilies(registers);
   const families = {
-    forgottenIds: new CounterFamily({
-      name: 'sidegate_forgotten_ids_total',
-      help: 'Event IDs forgotten on request, by their previous state.',
-      labelNames: ['was'],
-      registers,
-    }),
-    adminDenials: new CounterFamily({
-      name: 'sidegate_admin_denied_total',
-      help: 'Unauthorized requests to the admin port.',
-      labelNames: ['reason'],
-      registers,
-    }),
-    shared: new CounterFamily({
-      name: 'sidegate_console_shared_total',
-      help: 'Recent requests that were shared with other replicas through the store while a console was open.',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    droppedStreams: new CounterFamily({
-      name: 'sidegate_console_streams_dropped_total',
-      help: 'Clients of the stream of recent deliveries that were disconnected because they read too slowly.',
-      registers,
-    }),
+    forgottenIds: counter('sidegate_forgotten_ids_total{was}', 'Event IDs forgotten on request, by their previous state.'),
+    adminDenials: counter('sidegate_admin_denied_total{reason}', 'Unauthorized requests to the admin port.'),
+    shared: counter(
+      'sidegate_console_shared_total{outcome}',
+      'Recent requests that were shared with other replicas through the store while a console was open.',
+    ),
+    droppedStreams: counter(
+      'sidegate_console_streams_dropped_total',
+      'Clients of the stream of recent deliveries that were disconnected because they read too slowly.',
+    ),
   };
   families.droppedStreams.series();
   for (const outcome of SHARED_OUTCOMES) families.shared.series(outcome);

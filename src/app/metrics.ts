@@ -1,5 +1,5 @@
 /** All metrics of a gate, each created by the area that owns it (docs/metrics.md). */
-import { Gauge, Registry } from '@prometheus-io/client';
+import { Registry } from '@prometheus-io/client';
 import { type AdminMetrics, createAdminMetrics } from '../admin/admin-metrics.ts';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import {
@@ -26,7 +26,7 @@ import { type BodyMetrics, createBodyMetrics } from '../telemetry/journal/body-m
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-errors.ts';
 import { type Exposition, toExposition } from '../telemetry/metrics/openmetrics.ts';
 import { collectProcessMetrics, createBuildInfo } from '../telemetry/metrics/process-metrics.ts';
-import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
+import { createFamilies, type Families, watchGauge } from '../telemetry/metrics/series.ts';
 import { createTracingMetrics, type TracingMetrics } from '../telemetry/tracing/tracer.ts';
 
 /** The properties of a route that decide which series it has from the start. */
@@ -116,69 +116,47 @@ export interface ConfigMetrics {
 
 /** Registers the metrics. */
 function createConfigMetrics(registers: Registry[]): ConfigMetrics {
-  const families = {
-    passwordChecks: new CounterFamily({
-      name: 'sidegate_password_checks_total',
-      help: 'Password checks: answered from the cache (hit), by hashing (miss), or by sharing the hash of a concurrent request (joined).',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    reloadSuccessful: new Gauge({
-      name: 'sidegate_config_last_reload_successful',
-      help: '1 if the last attempt to load the config succeeded.',
-      registers,
-    }),
-    reloadAt: new Gauge({
-      name: 'sidegate_config_last_reload_success_timestamp_seconds',
-      help: 'When the active config was loaded.',
-      registers,
-    }),
-    configInfo: new Gauge({
-      name: 'sidegate_config_info',
-      help: 'Hash of the active config; always 1.',
-      labelNames: ['hash'],
-      registers,
-    }),
-    usersReload: new Gauge({
-      name: 'sidegate_users_last_reload_successful',
-      help: '1 if the users of all realms were read without an error.',
-      registers,
-    }),
-  };
-  const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, families.passwordChecks.series(outcome)]));
-  families.usersReload.set(1);
+  const { counter, gauge } = createFamilies(registers);
+  const checks = counter(
+    'sidegate_password_checks_total{outcome}',
+    'Password checks: answered from the cache (hit), by hashing (miss), or by sharing the hash of a concurrent request (joined).',
+  );
+  const loaded = gauge('sidegate_config_last_reload_successful', '1 if the last attempt to load the config succeeded.');
+  const loadedAt = gauge('sidegate_config_last_reload_success_timestamp_seconds', 'When the active config was loaded.');
+  const info = gauge('sidegate_config_info{hash}', 'Hash of the active config; always 1.');
+  const usersRead = gauge('sidegate_users_last_reload_successful', '1 if the users of all realms were read without an error.');
+  const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, checks.series(outcome)]));
+  let activeHash = '';
+  for (const family of [loaded, loadedAt]) family.series();
+  usersRead.series().value = 1;
   return {
     reload(isSuccessful, at, hash) {
-      families.reloadSuccessful.set(isSuccessful ? 1 : 0);
+      loaded.series().value = isSuccessful ? 1 : 0;
       if (!isSuccessful) return;
-      families.reloadAt.set(at / 1000);
-      families.configInfo.reset();
-      families.configInfo.set({ hash }, 1);
+      loadedAt.series().value = at / 1000;
+      info.remove(activeHash);
+      info.series(hash).value = 1;
+      activeHash = hash;
     },
     passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
     watchPendingPasswords: (read) =>
       watchGauge('sidegate_password_checks_pending', 'Password checks that are running or waiting.', registers, read),
-    usersReload: (isSuccessful) => families.usersReload.set(isSuccessful ? 1 : 0),
-    ...createRealmSeries(registers),
+    usersReload(isSuccessful) {
+      usersRead.series().value = isSuccessful ? 1 : 0;
+    },
+    ...createRealmSeries(gauge),
   };
 }
 
-function createRealmSeries(registers: Registry[]): Pick<ConfigMetrics, 'users' | 'keepRealms'> {
-  const families = {
-    usersUsable: new GaugeFamily({
-      name: 'sidegate_users_usable',
-      help: 'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
-      labelNames: ['realm'],
-      registers,
-    }),
-    usersRejected: new GaugeFamily({
-      name: 'sidegate_users_rejected',
-      help: 'Users of the realm that cannot log in, because their entry is invalid or its hash needs too much memory.',
-      labelNames: ['realm'],
-      registers,
-    }),
-  };
-  const { usersUsable, usersRejected } = families;
+function createRealmSeries(gauge: Families['gauge']): Pick<ConfigMetrics, 'users' | 'keepRealms'> {
+  const usersUsable = gauge(
+    'sidegate_users_usable{realm}',
+    'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
+  );
+  const usersRejected = gauge(
+    'sidegate_users_rejected{realm}',
+    'Users of the realm that cannot log in, because their entry is invalid or its hash needs too much memory.',
+  );
   const realms = new Set<string>();
   return {
     users(realm, { usable, rejected }) {

@@ -3,7 +3,7 @@ import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import type { OpenConnections } from '../http/server/strict-server.ts';
 import { findNextUpdate, TlsContexts, type TlsSettings } from '../http/server/tls.ts';
-import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
+import { createFamilies, watchGauge } from '../telemetry/metrics/series.ts';
 
 /** The limits that a request or connection can reach. */
 const LIMITS = [
@@ -54,24 +54,14 @@ export interface ServerMetrics {
 
 /** Registers the metrics. */
 export function createServerMetrics(registers: Registry[]): ServerMetrics {
+  const { counter, gauge } = createFamilies(registers);
   const families = {
-    connections: new GaugeFamily({
-      name: 'sidegate_connections',
-      help: 'Open connections on all ports except the admin port.',
-      registers,
-    }),
-    limits: new CounterFamily({
-      name: 'sidegate_limit_hits_total',
-      help: 'Requests and connections that reached a limit.',
-      labelNames: ['limit'],
-      registers,
-    }),
-    crlNextUpdate: new GaugeFamily({
-      name: 'sidegate_client_crl_next_update_timestamp_seconds',
-      help: 'When the first revocation list of client CAs expires; from then on, clients with a certificate of that CA are rejected.',
-      labelNames: ['section'],
-      registers,
-    }),
+    connections: gauge('sidegate_connections', 'Open connections on all ports except the admin port.'),
+    limits: counter('sidegate_limit_hits_total{limit}', 'Requests and connections that reached a limit.'),
+    crlNextUpdate: gauge(
+      'sidegate_client_crl_next_update_timestamp_seconds{section}',
+      'When the first revocation list of client CAs expires; from then on, clients with a certificate of that CA are rejected.',
+    ),
   };
   return {
     connections: families.connections.series(),

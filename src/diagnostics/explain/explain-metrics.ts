@@ -1,7 +1,14 @@
 /** The metrics of rejected deliveries: why their signatures were rejected, and which ones were captured. */
 
 import type { Registry } from '@prometheus-io/client';
-import { BoundCounters, CounterFamily, PerRoute, type RouteIdentity, type RouteSeries } from '../../telemetry/metrics/series.ts';
+import {
+  BoundCounters,
+  type CounterFamily,
+  createFamilies,
+  PerRoute,
+  type RouteIdentity,
+  type RouteSeries,
+} from '../../telemetry/metrics/series.ts';
 
 /** Causes of rejected signatures (docs/explain.md). */
 export const EXPLAIN_CAUSES = [
@@ -67,12 +74,10 @@ class ExplainedSeries implements RouteSeries<RouteIdentity> {
 export function createExplainMetrics(
   registers: Registry[],
 ): ExplainMetrics & { readonly setRoutes: (routes: readonly RouteIdentity[]) => void } {
-  const explained = new CounterFamily({
-    name: 'sidegate_explained_total',
-    help: 'Causes of rejected signatures, as found by the analysis; `skipped`: not analyzed.',
-    labelNames: ['route', 'cause'],
-    registers,
-  });
+  const explained = createFamilies(registers).counter(
+    'sidegate_explained_total{route,cause}',
+    'Causes of rejected signatures, as found by the analysis; `skipped`: not analyzed.',
+  );
   const routes = new PerRoute<RouteIdentity, ExplainedSeries>((route) => new ExplainedSeries(explained, route));
   return {
     explained: (route, cause) => routes.get(route).causes.get(cause).add(),
@@ -92,12 +97,10 @@ export interface CaptureMetrics {
 
 /** Registers the metrics. */
 export function createCaptureMetrics(registers: Registry[]): CaptureMetrics {
-  const captures = new CounterFamily({
-    name: 'sidegate_captures_total',
-    help: 'Rejected deliveries on routes with `capture: failures`; `dropped`: over the rate or size that may be captured.',
-    labelNames: ['outcome'],
-    registers,
-  });
+  const captures = createFamilies(registers).counter(
+    'sidegate_captures_total{outcome}',
+    'Rejected deliveries on routes with `capture: failures`; `dropped`: over the rate or size that may be captured.',
+  );
   for (const outcome of CAPTURE_OUTCOMES) captures.series(outcome);
   return { captured: (outcome) => captures.series(outcome).add() };
 }

@@ -5,9 +5,10 @@ import type { Reason } from '../../core/refusal.ts';
 import {
   BoundCounters,
   BoundHistogram,
-  CounterFamily,
+  type CounterFamily,
+  createFamilies,
   type Exemplar,
-  HistogramFamily,
+  type HistogramFamily,
   PerRoute,
   type RouteIdentity,
   type RouteSeries,
@@ -71,20 +72,17 @@ function toId({ method, status, reason }: AuthResponse): string {
 export function createAuthRequestMetrics(
   registers: Registry[],
 ): AuthRequestMetrics & { readonly setRoutes: (routes: readonly AuthRouteLabels[]) => void } {
+  const { counter, histogram } = createFamilies(registers);
   const families = {
-    authzRequests: new CounterFamily({
-      name: 'sidegate_authz_requests_total',
-      help: 'Responses of the forward-auth endpoint, by route and method of the original request, status and reason.',
-      labelNames: ['route', 'method', 'code', 'reason'],
-      registers,
-    }),
-    authzDuration: new HistogramFamily({
-      name: 'sidegate_authz_request_duration_seconds',
-      help: 'Time from the end of the head of an auth request to the end of the response.',
-      labelNames: ['route'],
-      buckets: BUCKETS,
-      registers,
-    }),
+    authzRequests: counter(
+      'sidegate_authz_requests_total{route,method,code,reason}',
+      'Responses of the forward-auth endpoint, by route and method of the original request, status and reason.',
+    ),
+    authzDuration: histogram(
+      'sidegate_authz_request_duration_seconds{route}',
+      'Time from the end of the head of an auth request to the end of the response.',
+      BUCKETS,
+    ),
   };
   const routes = new PerRoute<AuthRouteLabels, AuthSeries>(
     (route) => new AuthSeries(families.authzRequests, families.authzDuration, route),

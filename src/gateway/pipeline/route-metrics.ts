@@ -1,5 +1,5 @@
 /** The metrics of routes: of their requests, and of their claims, order and capacity. */
-import { Gauge, type Registry } from '@prometheus-io/client';
+import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import type { FailureKind } from '../../http/dial/dial.ts';
@@ -7,10 +7,9 @@ import {
   BoundCounters,
   BoundGauge,
   BoundHistogram,
-  CounterFamily,
+  createFamilies,
   type Exemplar,
-  GaugeFamily,
-  HistogramFamily,
+  type Families,
   OWN_BUCKETS,
   PerRoute,
   type RouteIdentity,
@@ -222,7 +221,7 @@ export interface RoutesMetrics {
 export function createRoutesMetrics(
   registers: Registry[],
 ): RoutesMetrics & { readonly setRoutes: (routes: readonly RouteLabels[]) => void } {
-  const families = createRouteFamilies(registers);
+  const families = createRouteFamilies(createFamilies(registers));
   const routes = new PerRoute<RouteLabels, BoundRoute>((route) => new BoundRoute(families, route));
   return { route: (name) => routes.get(name), setRoutes: (next) => routes.set(next) };
 }
@@ -261,93 +260,47 @@ const APP_BUCKETS = [0.005, 0.05, 0.25, 1, 5];
 const SKEW_BUCKETS = [-5, 5, 60, 300];
 
 /** Registers the families. */
-function createRouteFamilies(registers: Registry[]) {
-  const route = ['route'];
+function createRouteFamilies({ counter, gauge, histogram }: Families) {
   return {
-    ...createStateFamilies(registers),
-    requests: new CounterFamily({
-      name: 'sidegate_http_requests_total',
-      help: 'Responses sent, by configured route (`_unmatched`: no route matched), method and status.',
-      labelNames: ['route', 'method', 'code'],
-      registers,
-    }),
-    serverErrors: new CounterFamily({
-      name: 'sidegate_http_server_errors_total',
-      help: 'Responses with status 5xx, from the app or from sidegate. Exported from the start, so that alerts see the first one.',
-      labelNames: route,
-      registers,
-    }),
-    decisions: new CounterFamily({
-      name: 'sidegate_auth_decisions_total',
-      help: 'Decisions on requests. A duplicate counts as `allow`, because its sender was verified. `observe`: forwarded although it would have been rejected.',
-      labelNames: ['route', 'scheme', 'decision', 'reason'],
-      registers,
-    }),
-    upstreamErrors: new CounterFamily({
-      name: 'sidegate_upstream_errors_total',
-      help: 'Failed requests to the app.',
-      labelNames: ['route', 'kind'],
-      registers,
-    }),
-    duration: new HistogramFamily({
-      name: 'sidegate_http_request_duration_seconds',
-      help: 'Time from the end of the request head to the end of the response.',
-      labelNames: route,
-      buckets: HTTP_BUCKETS,
-      registers,
-    }),
-    upstream: new HistogramFamily({
-      name: 'sidegate_upstream_duration_seconds',
-      help: 'Time that the app took.',
-      labelNames: route,
-      buckets: APP_BUCKETS,
-      registers,
-    }),
-    overhead: new HistogramFamily({
-      name: 'sidegate_overhead_seconds',
-      help: 'The request duration minus the time that the app took.',
-      labelNames: route,
-      buckets: OWN_BUCKETS,
-      registers,
-    }),
-    skew: new HistogramFamily({
-      name: 'sidegate_timestamp_skew_seconds',
-      help: 'Time of arrival minus the signed timestamp; positive: the timestamp is in the past.',
-      labelNames: route,
-      buckets: SKEW_BUCKETS,
-      registers,
-    }),
-  };
-}
-
-/** Keys, readiness and mode. */
-function createStateFamilies(registers: Registry[]) {
-  const route = ['route'];
-  return {
-    keyUsed: new GaugeFamily({
-      name: 'sidegate_secret_last_used_timestamp_seconds',
-      help: 'When this key, or user source, last verified a request; 0: not since the start.',
-      labelNames: ['route', 'key'],
-      registers,
-    }),
-    keyMatches: new CounterFamily({
-      name: 'sidegate_key_matches_total',
-      help: 'Requests that this key, or user source, verified.',
-      labelNames: ['route', 'key'],
-      registers,
-    }),
-    observed: new GaugeFamily({
-      name: 'sidegate_route_observed',
-      help: '1 while the route forwards all requests and only reports what it would have rejected (mode: observe).',
-      labelNames: route,
-      registers,
-    }),
-    ready: new GaugeFamily({
-      name: 'sidegate_route_ready',
-      help: '1 while all secrets of the route are usable.',
-      labelNames: route,
-      registers,
-    }),
+    keyUsed: gauge(
+      'sidegate_secret_last_used_timestamp_seconds{route,key}',
+      'When this key, or user source, last verified a request; 0: not since the start.',
+    ),
+    keyMatches: counter('sidegate_key_matches_total{route,key}', 'Requests that this key, or user source, verified.'),
+    observed: gauge(
+      'sidegate_route_observed{route}',
+      '1 while the route forwards all requests and only reports what it would have rejected (mode: observe).',
+    ),
+    ready: gauge('sidegate_route_ready{route}', '1 while all secrets of the route are usable.'),
+    requests: counter(
+      'sidegate_http_requests_total{route,method,code}',
+      'Responses sent, by configured route (`_unmatched`: no route matched), method and status.',
+    ),
+    serverErrors: counter(
+      'sidegate_http_server_errors_total{route}',
+      'Responses with status 5xx, from the app or from sidegate. Exported from the start, so that alerts see the first one.',
+    ),
+    decisions: counter(
+      'sidegate_auth_decisions_total{route,scheme,decision,reason}',
+      'Decisions on requests. A duplicate counts as `allow`, because its sender was verified. `observe`: forwarded although it would have been rejected.',
+    ),
+    upstreamErrors: counter('sidegate_upstream_errors_total{route,kind}', 'Failed requests to the app.'),
+    duration: histogram(
+      'sidegate_http_request_duration_seconds{route}',
+      'Time from the end of the request head to the end of the response.',
+      HTTP_BUCKETS,
+    ),
+    upstream: histogram('sidegate_upstream_duration_seconds{route}', 'Time that the app took.', APP_BUCKETS),
+    overhead: histogram(
+      'sidegate_overhead_seconds{route}',
+      'The request duration minus the time that the app took.',
+      OWN_BUCKETS,
+    ),
+    skew: histogram(
+      'sidegate_timestamp_skew_seconds{route}',
+      'Time of arrival minus the signed timestamp; positive: the timestamp is in the past.',
+      SKEW_BUCKETS,
+    ),
   };
 }
 
@@ -422,42 +375,27 @@ export interface StoreMetrics {
 
 /** Registers the metrics. */
 export function createStoreMetrics(registers: Registry[]): StoreMetrics & { readonly showOrder: () => void } {
+  const { counter, gauge, histogram } = createFamilies(registers);
   const families = {
-    dedup: new CounterFamily({
-      name: 'sidegate_dedup_operations_total',
-      help: 'Claims and settlements of event IDs.',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    dedupDuration: new HistogramFamily({
-      name: 'sidegate_dedup_duration_seconds',
-      help: 'Duration of a claim in the store.',
-      buckets: OWN_BUCKETS,
-      registers,
-    }),
-    order: new CounterFamily({
-      name: 'sidegate_order_operations_total',
-      help: 'Events of routes with `order`, by outcome.',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    dedupUp: new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store is available.', registers }),
-    inFlight: new GaugeFamily({ name: 'sidegate_http_requests_in_flight', help: 'Requests that an app is handling.', registers }),
-    queued: new GaugeFamily({
-      name: 'sidegate_http_requests_queued',
-      help: 'Verified requests that wait for capacity.',
-      registers,
-    }),
+    dedup: counter('sidegate_dedup_operations_total{outcome}', 'Claims and settlements of event IDs.'),
+    dedupDuration: histogram('sidegate_dedup_duration_seconds', 'Duration of a claim in the store.', OWN_BUCKETS),
+    order: counter('sidegate_order_operations_total{outcome}', 'Events of routes with `order`, by outcome.'),
+    dedupUp: gauge('sidegate_dedup_up', '1 while the store is available.'),
+    inFlight: gauge('sidegate_http_requests_in_flight', 'Requests that an app is handling.'),
+    queued: gauge('sidegate_http_requests_queued', 'Verified requests that wait for capacity.'),
   };
   for (const outcome of WATCHED_DEDUP_OUTCOMES) families.dedup.series(outcome);
   const dedupDuration = families.dedupDuration.series();
+  const up = families.dedupUp.series();
   const inFlight = families.inFlight.series();
   const queued = families.queued.series();
   return {
     dedup: (outcome) => families.dedup.series(outcome).add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
     order: (outcome) => families.order.series(outcome).add(),
-    storeUp: (isUp) => families.dedupUp.set(isUp ? 1 : 0),
+    storeUp(isUp) {
+      up.value = isUp ? 1 : 0;
+    },
     inFlight: (delta) => inFlight.add(delta),
     queued: (delta) => queued.add(delta),
     showOrder() {

@@ -1,10 +1,10 @@
 /** All metrics of the admission server (docs/injector.md). */
-import { Gauge, Registry } from '@prometheus-io/client';
+import { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-errors.ts';
 import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/openmetrics.ts';
 import { collectProcessMetrics, createBuildInfo } from '../../telemetry/metrics/process-metrics.ts';
-import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
+import { createFamilies, type Families, watchGauge } from '../../telemetry/metrics/series.ts';
 
 /** Why a request got no review response; the API server then applies its failurePolicy. */
 const REJECTIONS = [
@@ -84,14 +84,11 @@ export function createInjectorMetrics(options: {
 }): InjectorMetrics {
   const registry = new Registry();
   const registers = [registry];
-  const counters = createCounters(registers);
-  const gauges = createGauges(registers);
-  const duration = new HistogramFamily({
-    name: 'sidegate_injector_admission_duration_seconds',
-    help: 'Time from the head of a review to its response.',
-    buckets: BUCKETS,
-    registers,
-  }).series();
+  const families = createFamilies(registers, 'sidegate_injector_');
+  const counters = createCounters(families);
+  const gauges = createGauges(families);
+  const durations = families.histogram('admission_duration_seconds', 'Time from the head of a review to its response.', BUCKETS);
+  const duration = durations.series();
   const inFlight = gauges.inFlight.series();
   createBuildInfo(registers, options.version, options.revision);
   if (options.processMetrics) collectProcessMetrics(registry);
@@ -120,38 +117,33 @@ export function createInjectorMetrics(options: {
     },
     event: (outcome) => counters.events.series(outcome).add(),
     lookup: (outcome) => counters.lookups.series(outcome).add(),
-    watchReady: (read) => watchReady(registers, read),
+    watchReady: (read) =>
+      watchGauge('sidegate_injector_ready', '1 while /readyz responds with 200.', registers, () => (read() ? 1 : 0)),
     exposition: (format = 'text') => toExposition(registry, format),
   };
 }
 
-function createCounters(registers: readonly Registry[]) {
-  const counter = (name: string, help: string, ...labelNames: string[]): CounterFamily =>
-    new CounterFamily({ name: `sidegate_injector_${name}`, help, labelNames, registers });
+function createCounters({ counter }: Families) {
   return {
-    admissions: counter('admissions_total', 'Completed reviews, by result and reason.', 'result', 'reason'),
-    rejected: counter('requests_rejected_total', 'Requests that were rejected without a review, by reason.', 'reason'),
+    admissions: counter('admissions_total{result,reason}', 'Completed reviews, by result and reason.'),
+    rejected: counter('requests_rejected_total{reason}', 'Requests that were rejected without a review, by reason.'),
     handshakes: counter('tls_handshakes_failed_total', 'Connections whose TLS handshake failed.'),
-    escapedErrors: counter('escaped_errors_total', 'Unhandled exceptions, by scope.', 'scope'),
+    escapedErrors: counter('escaped_errors_total{scope}', 'Unhandled exceptions, by scope.'),
     closed: counter(
-      'connections_closed_total',
+      'connections_closed_total{limit}',
       'Connections closed because of a limit, of their client network or in total.',
-      'limit',
     ),
-    certificates: counter('certificate_rotations_total', 'Certificates that were loaded.', 'step'),
+    certificates: counter('certificate_rotations_total{step}', 'Certificates that were loaded.'),
     checks: counter(
-      'certificate_checks_total',
+      'certificate_checks_total{result}',
       'Checks of the certificate and of the CAs that the API server trusts, by result.',
-      'result',
     ),
-    events: counter('events_total', 'Events on the owners of pods, by outcome.', 'outcome'),
-    lookups: counter('lookups_total', 'Look-ups for warnings, by outcome.', 'outcome'),
+    events: counter('events_total{outcome}', 'Events on the owners of pods, by outcome.'),
+    lookups: counter('lookups_total{outcome}', 'Look-ups for warnings, by outcome.'),
   };
 }
 
-function createGauges(registers: readonly Registry[]) {
-  const gauge = (name: string, help: string): GaugeFamily =>
-    new GaugeFamily({ name: `sidegate_injector_${name}`, help, registers });
+function createGauges({ gauge }: Families) {
   return {
     inFlight: gauge('admissions_in_flight', 'Reviews in progress.'),
     serverStart: gauge('certificate_not_before_timestamp_seconds', 'Start of the validity of the served certificate.'),
@@ -175,15 +167,4 @@ function initialize(
   for (const outcome of LOOKUP_OUTCOMES) counters.lookups.series(outcome);
   for (const limit of CONNECTION_LIMITS) counters.closed.series(limit);
   counters.handshakes.series();
-}
-
-function watchReady(registers: Registry[], read: () => boolean): void {
-  new Gauge({
-    name: 'sidegate_injector_ready',
-    help: '1 while /readyz responds with 200.',
-    registers,
-    collect() {
-      this.set(read() ? 1 : 0);
-    },
-  });
 }

@@ -1,7 +1,7 @@
 /** The metrics of the sending side. Labels of endpoints: the names in the config, and `api` for all endpoints that were created with the API. */
 import type { Registry } from '@prometheus-io/client';
 import type { Milliseconds } from '../../core/clock.ts';
-import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
+import { createFamilies, type Families } from '../../telemetry/metrics/series.ts';
 import { ATTEMPT_OUTCOMES, type AttemptOutcome } from '../attempt/attempt.ts';
 import type { AppendResult, EndpointBacklog, QueueStats } from '../queue/delivery-queue.ts';
 
@@ -30,7 +30,7 @@ const DELAY_BUCKETS = [0.01, 0.1, 1, 10, 60, 600, 3_600, 21_600, 86_400, 432_000
 export type ProviderMetrics = ReturnType<typeof createProviderMetrics>;
 
 export function createProviderMetrics(registers: readonly Registry[]) {
-  const families = inRegisters(registers);
+  const families = createFamilies(registers, 'sidegate_provider_');
   return {
     ...createEventMetrics(families),
     ...createEndpointMetrics(families),
@@ -53,18 +53,15 @@ function createOutboxMetrics({ counter, gauge }: Families) {
 }
 
 function createEventMetrics({ counter, histogram }: Families) {
-  const events = counter('events_total', 'Accepted events, by whether the ID was new.', ['result']);
+  const events = counter('events_total{result}', 'Accepted events, by whether the ID was new.');
   const unrouted = counter('unrouted_events_total', 'Stored events that no endpoint selected.').series();
-  const rejections = counter('rejected_requests_total', 'Requests of the app that were not accepted, by reason.', ['reason']);
+  const rejections = counter('rejected_requests_total{reason}', 'Requests of the app that were not accepted, by reason.');
   const deliveryDelay = histogram(
     'delivery_delay_seconds',
     'Time from the creation of an event to its acknowledgement by an endpoint.',
     DELAY_BUCKETS,
   ).series();
-  const requests = counter('api_requests_total', 'Requests to the API, by operation and class of the status.', [
-    'operation',
-    'status',
-  ]);
+  const requests = counter('api_requests_total{operation,status}', 'Requests to the API, by operation and class of the status.');
   const requestDuration = histogram(
     'api_request_duration_seconds',
     'Duration of requests to the API.',
@@ -86,14 +83,15 @@ function createEventMetrics({ counter, histogram }: Families) {
 }
 
 function createEndpointMetrics({ counter, gauge, histogram }: Families) {
-  const attempts = counter('attempts_total', 'Delivery attempts, by endpoint and outcome.', ['endpoint', 'outcome']);
-  const settled = counter('deliveries_total', 'Deliveries that ended, by endpoint and result.', ['endpoint', 'result']);
+  const attempts = counter('attempts_total{endpoint,outcome}', 'Delivery attempts, by endpoint and outcome.');
+  const settled = counter('deliveries_total{endpoint,result}', 'Deliveries that ended, by endpoint and result.');
   const duration = histogram('attempt_duration_seconds', 'Duration of delivery attempts.', DURATION_BUCKETS).series();
-  const waiting = gauge('endpoint_waiting', 'Waiting deliveries of an endpoint.', ['endpoint']);
-  const states = gauge('endpoints', 'Endpoints by state; failing: unreachable, asking for less, or failing almost everything.', [
-    'state',
-  ]);
-  const slots = gauge('attempts_in_flight', 'Attempts in flight; slow: for more than a second.', ['speed']);
+  const waiting = gauge('endpoint_waiting{endpoint}', 'Waiting deliveries of an endpoint.');
+  const states = gauge(
+    'endpoints{state}',
+    'Endpoints by state; failing: unreachable, asking for less, or failing almost everything.',
+  );
+  const slots = gauge('attempts_in_flight{speed}', 'Attempts in flight; slow: for more than a second.');
   let known: readonly string[] = [];
   const show = (label: string): void => {
     // The outcomes that alerts read; the others appear when they happen.
@@ -134,7 +132,7 @@ function createEndpointMetrics({ counter, gauge, histogram }: Families) {
 }
 
 function createQueueMetrics({ counter, gauge }: Families) {
-  const deliveries = gauge('queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
+  const deliveries = gauge('queue_deliveries{state}', 'Deliveries in the queue, by state.');
   const figures = {
     events: gauge('queue_events', 'Undelivered events.').series(),
     maxEvents: gauge('queue_events_limit', 'Maximum number of undelivered events (provider.queue.maxEvents).').series(),
@@ -144,7 +142,7 @@ function createQueueMetrics({ counter, gauge }: Families) {
     storedBytes: gauge('queue_stored_bytes', 'Bytes of all stored events.').series(),
   };
   const sharesHelp = 'The used part of the share of the endpoint, or of the tenant, with the fullest one.';
-  const shares = gauge('queue_share_used_ratio', sharesHelp, ['share']);
+  const shares = gauge('queue_share_used_ratio{share}', sharesHelp);
   const help = 'How long the oldest due delivery has been waiting; 0: none is due.';
   const oldestDue = gauge('queue_oldest_due_age_seconds', help).series();
   const up = gauge('queue_up', '1 if the queue can store events, otherwise 0.').series();
@@ -173,19 +171,5 @@ function createQueueMetrics({ counter, gauge }: Families) {
     queueUp(isUp: boolean): void {
       up.value = isUp ? 1 : 0;
     },
-  };
-}
-
-type Families = ReturnType<typeof inRegisters>;
-
-function inRegisters(registers: readonly Registry[]) {
-  const name = (suffix: string): string => `sidegate_provider_${suffix}`;
-  return {
-    counter: (suffix: string, help: string, labelNames: readonly string[] = []): CounterFamily =>
-      new CounterFamily({ name: name(suffix), help, labelNames, registers }),
-    gauge: (suffix: string, help: string, labelNames: readonly string[] = []): GaugeFamily =>
-      new GaugeFamily({ name: name(suffix), help, labelNames, registers }),
-    histogram: (suffix: string, help: string, buckets: readonly number[]): HistogramFamily =>
-      new HistogramFamily({ name: name(suffix), help, buckets, registers }),
   };
 }

@@ -1,6 +1,6 @@
 /** The metrics of stored bodies. */
 import type { Registry } from '@prometheus-io/client';
-import { CounterFamily, watchGauge } from '../metrics/series.ts';
+import { createFamilies, watchGauge } from '../metrics/series.ts';
 
 /** The outcome for the body of a forwarded event, on a route with `storeBody`; `evicted`: newer bodies needed the memory of a stored one. */
 const BODY_OUTCOMES = ['stored', 'not_stored', 'evicted'] as const;
@@ -14,12 +14,10 @@ export interface BodyMetrics {
 
 /** Registers the metrics. */
 export function createBodyMetrics(registers: Registry[]): BodyMetrics {
-  const bodies = new CounterFamily({
-    name: 'sidegate_stored_bodies_total',
-    help: 'Bodies of forwarded events on routes with `storeBody`; `evicted`: newer bodies needed the memory of a stored one.',
-    labelNames: ['outcome'],
-    registers,
-  });
+  const bodies = createFamilies(registers).counter(
+    'sidegate_stored_bodies_total{outcome}',
+    'Bodies of forwarded events on routes with `storeBody`; `evicted`: newer bodies needed the memory of a stored one.',
+  );
   for (const outcome of BODY_OUTCOMES) bodies.series(outcome);
   return {
     bodyStored: (outcome) => bodies.series(outcome).add(),

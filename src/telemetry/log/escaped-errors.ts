@@ -4,7 +4,7 @@ import type { Registry } from '@prometheus-io/client';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary } from '../../core/errors.ts';
 import { ESCAPED_ERRORS, type EscapedError } from '../../core/safe-events.ts';
-import { CounterFamily } from '../metrics/series.ts';
+import { createFamilies } from '../metrics/series.ts';
 import type { Logger } from './logger.ts';
 
 /** Log lines per interval: a single bug can throw on every request. */
@@ -51,12 +51,10 @@ export interface EscapedErrorMetrics {
 
 /** Registers the metrics. */
 export function createEscapedErrorMetrics(registers: Registry[]): EscapedErrorMetrics {
-  const escapedErrors = new CounterFamily({
-    name: 'sidegate_escaped_errors_total',
-    help: 'Unhandled exceptions. Each is a bug in sidegate. `guarded`: closed at most one connection. `process`: stops the process.',
-    labelNames: ['scope'],
-    registers,
-  });
+  const escapedErrors = createFamilies(registers).counter(
+    'sidegate_escaped_errors_total{scope}',
+    'Unhandled exceptions. Each is a bug in sidegate. `guarded`: closed at most one connection. `process`: stops the process.',
+  );
   for (const scope of ESCAPE_SCOPES) escapedErrors.series(scope);
   return { escapedError: (scope) => escapedErrors.series(scope).add() };
 }

@@ -1,7 +1,8 @@
 /** The process: its metrics and its build, only those that operators use, because each line counts against the gate's budget of series; and its event loop. */
 
-import { collectDefaultMetrics, Gauge, type Registry } from '@prometheus-io/client';
+import { collectDefaultMetrics, type Registry } from '@prometheus-io/client';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { createFamilies } from './series.ts';
 
 /** Kept from the client library's default metrics. The others are for profiling, and some of them grow with the load. */
 const KEPT: ReadonlySet<string> = new Set([
@@ -40,12 +41,9 @@ export function collectProcessMetrics(registry: Registry): void {
 
 /** Registers the metric of the build, which the gate and the injector share. `revision`: the commit. */
 export function createBuildInfo(registers: Registry[], version: string, revision = 'unknown'): void {
-  new Gauge({
-    name: 'sidegate_build_info',
-    help: 'Version, commit and Node.js version of the running process; always 1.',
-    labelNames: ['version', 'revision', 'node'],
-    registers,
-  }).set({ version, revision, node: process.versions.node }, 1);
+  const help = 'Version, commit and Node.js version of the running process; always 1.';
+  const info = createFamilies(registers).gauge('sidegate_build_info{version,revision,node}', help);
+  info.series(version, revision, process.versions.node).value = 1;
 }
 
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;

@@ -233,6 +233,23 @@ function toBound(bound: number | undefined): string {
   return Number.isInteger(bound) ? `${bound}.0` : String(bound);
 }
 
+/** Creates families in these registers. An ID is the name after `prefix`, with the labels if it has any: `http_requests_total{route,code}`. */
+export function createFamilies(registers: readonly Registry[], prefix = '') {
+  const toOptions = (id: string, help: string): FamilyOptions => {
+    const [name = '', ...labelNames] = id.split(/[{,}]/).filter((part) => part !== '');
+    return { name: `${prefix}${name}`, help, labelNames, registers };
+  };
+  return {
+    counter: (id: string, help: string): CounterFamily => new CounterFamily(toOptions(id, help)),
+    gauge: (id: string, help: string): GaugeFamily => new GaugeFamily(toOptions(id, help)),
+    histogram: (id: string, help: string, buckets: readonly number[]): HistogramFamily =>
+      new HistogramFamily({ ...toOptions(id, help), buckets }),
+  };
+}
+
+/** The functions that create the families of an area. */
+export type Families = ReturnType<typeof createFamilies>;
+
 /** A gauge whose value `read` returns on each scrape. */
 export function watchGauge(name: string, help: string, registers: Registry[], read: () => number): void {
   new Gauge({

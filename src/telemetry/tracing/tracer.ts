@@ -3,7 +3,7 @@ import { randomFillSync } from 'node:crypto';
 import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/head.ts';
-import { CounterFamily } from '../metrics/series.ts';
+import { createFamilies } from '../metrics/series.ts';
 import { parseTraceparent, parseTracestate, RANDOM, SAMPLED } from './trace-context.ts';
 
 /** A span that another party recorded, as it is referenced in a message. */
@@ -196,12 +196,10 @@ export interface TracingMetrics {
 
 /** Registers the metrics. */
 export function createTracingMetrics(registers: Registry[]): TracingMetrics {
-  const spans = new CounterFamily({
-    name: 'sidegate_trace_spans_total',
-    help: 'Spans of sampled requests, by outcome.',
-    labelNames: ['outcome'],
-    registers,
-  });
+  const spans = createFamilies(registers).counter(
+    'sidegate_trace_spans_total{outcome}',
+    'Spans of sampled requests, by outcome.',
+  );
   for (const outcome of SPAN_OUTCOMES) spans.series(outcome);
   return { traceSpans: (outcome, count) => spans.series(outcome).add(count) };
 }
