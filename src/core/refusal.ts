@@ -302,6 +302,7 @@ export const REFUSALS: { readonly [Code in RefusalCode]: CatalogueEntry<Code> } 
     title: 'Request timeout',
     proxyError: 'http_request_error',
     logLevel: 'info',
+    retryAfterSeconds: 1,
     close: true,
   },
   expectation_failed: {

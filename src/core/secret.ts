@@ -38,6 +38,10 @@ export class Secret {
 /** A secret, or why it could not be read. */
 export type SecretRead = { readonly secret: Secret; readonly warnings: readonly string[] } | Fault;
 
+/** Of UTF-8 or UTF-16, as a text of Latin-1: programs on Windows write it. */
+const BYTE_ORDER_MARK = /^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)/;
+/** Control and format characters, line breaks, and other spaces than the usual one. */
+const INVISIBLE = /(?! )[\p{C}\p{Z}]/u;
 const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** The secret in a text that `where` names. Trailing whitespace is removed, because editors and `echo` add it. */
@@ -50,27 +54,31 @@ export function toSecret(bytes: Buffer, where: string): SecretRead {
     : [];
   const text = bytes.toString('latin1', 0, end);
   if (/^["'`]/.test(text) && text[0] === text.at(-1)) warnings.push(`the secret in ${where} is in quotation marks: remove them`);
+  if (BYTE_ORDER_MARK.test(text))
+    warnings.push(
+      `the secret in ${where} starts with a byte order mark, which is part of the secret: save it as UTF-8 without one`,
+    );
+  // Keys in PEM and JSON have lines; what is not UTF-8 is a key of any bytes.
+  const decoded = bytes.toString('utf8', 0, end);
+  if (warnings.length === 0 && INVISIBLE.test(decoded) && !/^-----BEGIN|^\{|\ufffd/.test(decoded))
+    warnings.push(
+      `the secret in ${where} has a line break or an invisible character in it, which is part of the secret: write one secret without it`,
+    );
   if (isPlaceholder(text))
     warnings.push(`the secret in ${where} looks like a placeholder, which anyone can guess: write the real secret into it`);
   return { secret: new Secret(bytes.subarray(0, end)), warnings };
 }
 
-/** Of examples in documentation and templates. */
-const PLACEHOLDER_PARTS = ['change-me', 'changeme', 'replace-me', 'replaceme', 'goes-here', 'placeholder'];
-const PLACEHOLDER_FRAMES = [
-  ['<', '>'],
-  ['${', '}'],
-  ['{{', '}}'],
-  ['your-', ''],
-] as const;
+/** Of documentation and templates; and what a tool should have replaced: a reference to a secret, the path of its file, or a line of a shell. */
+const PLACEHOLDER = /change-?me|replace-?me|goes-here|placeholder/;
+const PLACEHOLDER_START = /^(?:your-|enc\[|op:\/\/|arn:aws:|\/run\/secrets\/|(?:undefined|null)$)/;
+const SHELL_LINE = /^(?:\$[A-Z_]+$|export [A-Za-z_]+=)/;
+const PLACEHOLDER_FRAME = /^(?:<.*>|\$\{.*\}|\{\{.*\}\})$/s;
 
 function isPlaceholder(text: string): boolean {
   const plain = text.toLowerCase().replaceAll('_', '-').replaceAll(' ', '-');
-  return (
-    PLACEHOLDER_PARTS.some((part) => plain.includes(part)) ||
-    PLACEHOLDER_FRAMES.some(([start, end]) => plain.startsWith(start) && plain.endsWith(end)) ||
-    new Set(plain).size === 1
-  );
+  const isKnown = [PLACEHOLDER, PLACEHOLDER_START, PLACEHOLDER_FRAME].some((each) => each.test(plain));
+  return isKnown || SHELL_LINE.test(text) || new Set(plain).size === 1;
 }
 
 /** `\u002f`, `\/` or `%2f`; a character beyond U+FFFF is two escapes in a row. */

@@ -140,6 +140,17 @@ export class TenantParts extends Counts {
   /** The first that asked. */
   #first: string | undefined;
   #hasOthers = false;
+  #sum = 0;
+
+  /** All tenants hold so much. */
+  get sum(): number {
+    return this.#sum;
+  }
+
+  override add(tenant: string, change: number): void {
+    this.#sum += change;
+    super.add(tenant, change);
+  }
 
   /** How many of `size` each the tenant may have in addition to what it holds, of `free`. */
   most(tenant: string, size: number, free: number): number {

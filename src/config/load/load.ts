@@ -139,9 +139,9 @@ function checkRest(
 }
 
 /** A rule may throw where a part is missing that the schema requires. */
-function runRule(rule: () => readonly Problem[], hasReadRemoved: () => boolean): readonly Problem[] {
+function runRule(rule: () => Iterable<Problem>, hasReadRemoved: () => boolean): readonly Problem[] {
   try {
-    const problems = rule();
+    const problems = [...rule()];
     return hasReadRemoved() ? [] : problems;
   } catch (thrown) {
     if (hasReadRemoved()) return [];

@@ -8,27 +8,27 @@ const DAY_MS: Milliseconds = 86_400_000;
 const MAX_GUESSES_PER_DAY = 100_000;
 
 /** Everything wrong or risky in a route's basic section. */
-export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: Path, now: EpochMilliseconds): Problem[] {
-  const found: Problem[] = [];
+export function* checkBasic(
+  basic: BasicConfig,
+  { listen, authz }: Config,
+  path: Path,
+  now: EpochMilliseconds,
+): Iterable<Problem> {
   const canUseTls = listen.tls !== undefined || listen.trustedProxies.length > 0 || authz !== undefined;
   if (basic.requireTls && !canUseTls) {
-    found.push(
-      error(
-        [...path, 'requireTls'],
-        'no request can arrive over TLS, so every request would be rejected',
-        'set listen.tls, or list the proxies that terminate TLS in listen.trustedProxies, or set requireTls: false',
-      ),
+    yield error(
+      [...path, 'requireTls'],
+      'no request can arrive over TLS, so every request would be rejected',
+      'set listen.tls, or list the proxies that terminate TLS in listen.trustedProxies, or set requireTls: false',
     );
   }
   if (!basic.requireTls)
-    found.push(warning([...path, 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
-  found.push(...checkUsers(basic, path, now));
-  return found;
+    yield warning([...path, 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls');
+  yield* checkUsers(basic, path, now);
 }
 
 /** All sections with the same realm must have the same users. */
-export function checkRealms(config: Config): Problem[] {
-  const found: Problem[] = [];
+export function* checkRealms(config: Config): Iterable<Problem> {
   const owners = new Map<string, RealmConfig>();
   const sections = realmsOf(config);
   for (const { realm, path } of sections) {
@@ -36,40 +36,33 @@ export function checkRealms(config: Config): Problem[] {
     const owner = owners.get(realm.realm);
     if (owner === undefined) owners.set(realm.realm, realm);
     else if (toRealmId(owner) !== toRealmId(realm)) {
-      found.push(
-        error(
-          [...path, 'users'],
-          `another section defines different users for the realm ${JSON.stringify(realm.realm)}`,
-          'browsers send the same credentials to all routes of a realm: define the users once, or use two realms',
-        ),
+      yield error(
+        [...path, 'users'],
+        `another section defines different users for the realm ${JSON.stringify(realm.realm)}`,
+        'browsers send the same credentials to all routes of a realm: define the users once, or use two realms',
       );
     }
   }
   for (const { realm, path } of sections) {
-    if (!owners.has(realm.realm)) found.push(error(path, 'no section defines the users of this realm', 'users: { file: PATH }'));
+    if (!owners.has(realm.realm)) yield error(path, 'no section defines the users of this realm', 'users: { file: PATH }');
   }
-  return found;
 }
 
 /** Everything wrong or risky in a section's settings about users. */
-export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMilliseconds): Problem[] {
-  const found: Problem[] = [];
+export function* checkUsers(realm: PortBasicConfig, path: Path, now: EpochMilliseconds): Iterable<Problem> {
   if (realm.limit === 'off')
-    found.push(
-      warning(
-        [...path, 'limit'],
-        'the rate of password guesses is limited only by hashing',
-        'remove limit to restore the default',
-      ),
+    yield warning(
+      [...path, 'limit'],
+      'the rate of password guesses is limited only by hashing',
+      'remove limit to restore the default',
     );
-  else found.push(...checkLimit(realm.limit, [...path, 'limit']));
+  else yield* checkLimit(realm.limit, [...path, 'limit']);
   if (realm.allowPlainTextPasswords)
-    found.push(warning([...path, 'allowPlainTextPasswords'], 'anyone who can read the users file knows the passwords'));
+    yield warning([...path, 'allowPlainTextPasswords'], 'anyone who can read the users file knows the passwords');
   for (const [index, { notAfter }] of (realm.users ?? []).entries()) {
     if (notAfter !== undefined && notAfter <= now)
-      found.push(warning([...path, 'users', index, 'notAfter'], 'these passwords have expired', 'remove the source'));
+      yield warning([...path, 'users', index, 'notAfter'], 'these passwords have expired', 'remove the source');
   }
-  return found;
 }
 
 /** Both ways to guess: until the ban, which forgets what was counted, and one attempt less in each window. */

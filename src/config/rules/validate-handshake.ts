@@ -14,50 +14,44 @@ interface HandshakeSection extends Pick<WebhookConfig, 'description' | 'allowQue
 }
 
 /** Everything wrong or weak in it. */
-export function checkHandshake({ handshake, description, allowQuery }: HandshakeSection, path: Path): Problem[] {
-  if (handshake === undefined) return [];
+export function* checkHandshake({ handshake, description, allowQuery }: HandshakeSection, path: Path): Iterable<Problem> {
+  if (handshake === undefined) return;
   const { type, verifyToken } = handshake;
   const { token, mac, hasOrigins, hasPublicKey, parameter } = HANDSHAKES[type];
-  const found = [...checkUnused(handshake, path), ...checkTokenSigning(type, description, path)];
+  yield* checkUnused(handshake, path);
+  yield* checkTokenSigning(type, description, path);
   if (token === 'needed' && verifyToken === undefined) {
     const url =
       parameter === undefined ? '' : `, and append ?${handshake.parameter}=<token> to the URL that you configure at the sender`;
     const hint = `handshake: { verifyToken: { file: PATH } }${url}; or handshake: off if the app responds on another route`;
-    found.push(warning(path, 'the sender cannot be authenticated, so its handshake is rejected', hint));
+    yield warning(path, 'the sender cannot be authenticated, so its handshake is rejected', hint);
   }
   if (hasOrigins === true && handshake.allowedOrigins.length === 0)
-    found.push(error(path, 'no origin is allowed to send events', 'allowedOrigins: [eventgrid.azure.net]'));
+    yield error(path, 'no origin is allowed to send events', 'allowedOrigins: [eventgrid.azure.net]');
   if (hasPublicKey === true && handshake.publicKey === undefined)
-    found.push(
-      warning(
-        path,
-        'the response contains the public key, so without it the handshake is rejected',
-        'handshake: { publicKey: … }; or handshake: off if the URL is verified already',
-      ),
+    yield warning(
+      path,
+      'the response contains the public key, so without it the handshake is rejected',
+      'handshake: { publicKey: … }; or handshake: off if the URL is verified already',
     );
   const hasAlgorithm = description.signature?.forms.some(({ algorithm }) => algorithm === mac) === true;
   if (mac !== undefined && !hasAlgorithm)
-    found.push(error(path, `${type} requires an ${MACS[mac]} with the route's key, but ${description.name} does not use one`));
+    yield error(path, `${type} requires an ${MACS[mac]} with the route's key, but ${description.name} does not use one`);
   if (parameter !== undefined && verifyToken !== undefined && allowQuery)
-    found.push(
-      warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery'),
-    );
-  return found;
+    yield warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery');
 }
 
 /** That a caller gets any token signed is safe only if deliveries sign a plain body, which cannot be mistaken for a token. */
-function checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Problem[] {
+function* checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Iterable<Problem> {
   const { signsAnyToken } = HANDSHAKES[type];
-  if (signsAnyToken === undefined) return [];
+  if (signsAnyToken === undefined) return;
   const [wording, hint, isSafe] = FORMS[signsAnyToken];
-  if (signed.every(isSafe)) return [];
-  return [
-    error(
+  if (!signed.every(isSafe))
+    yield error(
       [...path, 'type'],
       `the handshake of ${TITLES[type] ?? type} signs any token with the key, so the scheme must sign ${wording}`,
       hint,
-    ),
-  ];
+    );
 }
 
 const MACS = { 'hmac-sha1': 'HMAC-SHA1', 'hmac-sha256': 'HMAC-SHA256' } as const;

@@ -33,62 +33,54 @@ export function checkTargetLength({ match }: RouteConfig, { maxTarget }: Pick<Li
 }
 
 /** A match that no request can have, or that does not select what it says. */
-export function checkMatch(route: RouteConfig, path: Path): Problem[] {
+export function* checkMatch(route: RouteConfig, path: Path): Iterable<Problem> {
   const { match } = route;
   const { path: exact, pathPrefix } = match;
-  if (exact !== undefined && pathPrefix !== undefined)
-    return [error(path, 'both path and pathPrefix are set', 'remove one of them')];
+  if (exact !== undefined && pathPrefix !== undefined) {
+    yield error(path, 'both path and pathPrefix are set', 'remove one of them');
+    return;
+  }
   const text = exact ?? pathPrefix;
-  if (text === undefined)
-    return [
-      error(
-        path,
-        'neither path nor pathPrefix is set',
-        'path: /hooks/name for one path, or pathPrefix: /hooks for all paths below it',
-      ),
-    ];
+  if (text === undefined) {
+    const hint = 'path: /hooks/name for one path, or pathPrefix: /hooks for all paths below it';
+    yield error(path, 'neither path nor pathPrefix is set', hint);
+    return;
+  }
   const at = [...path, exact === undefined ? 'pathPrefix' : 'path'];
-  const found: Problem[] = [];
   const target = parseTarget(text);
   if ('problem' in target)
-    found.push(
-      error(
-        at,
-        text.startsWith('/') ? `no request can have this path: ${target.problem}` : 'a path must start with /',
-        'write it exactly as in the request',
-      ),
+    yield error(
+      at,
+      text.startsWith('/') ? `no request can have this path: ${target.problem}` : 'a path must start with /',
+      'write it exactly as in the request',
     );
-  else if (target.query !== undefined) found.push(error(at, 'a path must not contain a query'));
+  else if (target.query !== undefined) yield error(at, 'a path must not contain a query');
   else {
     const rejected = target.ambiguities.filter((form) => !match.allowInPath.includes(form));
     if (rejected.length > 0)
-      found.push(
-        error(
-          at,
-          `no request can have this path: it contains ${rejected.join(', ')}`,
-          'list it in allowInPath, or write the path without it',
-        ),
+      yield error(
+        at,
+        `no request can have this path: it contains ${rejected.join(', ')}`,
+        'list it in allowInPath, or write the path without it',
       );
   }
   if (match.allowInPath.length > 0)
-    found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from sidegate'));
+    yield warning([...path, 'allowInPath'], 'the app may interpret such a path differently from sidegate');
   const pattern = match.literal === true ? undefined : findPattern(text);
-  if (pattern !== undefined) found.push(error(at, pattern.problem, pattern.hint));
-  found.push(...checkMethods(match, [...path, 'methods']));
-  return [...found, ...checkHeaders(match, fieldSettingsOf(route), path)];
+  if (pattern !== undefined) yield error(at, pattern.problem, pattern.hint);
+  yield* checkMethods(match, [...path, 'methods']);
+  yield* checkHeaders(match, fieldSettingsOf(route), path);
 }
 
 /** Methods are case-sensitive (RFC 9110 §9.1), and no name stands for all of them. */
-function checkMethods({ methods = [] }: MatchConfig, path: Path): Problem[] {
-  return methods.flatMap((method, index) => {
+function* checkMethods({ methods = [] }: MatchConfig, path: Path): Iterable<Problem> {
+  for (const [index, method] of methods.entries()) {
     const at = [...path, index];
     const upper = method.toUpperCase();
     if (ALL_METHODS.has(upper))
-      return [
-        error(at, `"${method}" is not a method`, 'list each method, such as GET and POST, or remove methods for the default'),
-      ];
-    return method === upper ? [] : [error(at, `methods are case-sensitive, and no client sends "${method}"`, `write ${upper}`)];
-  });
+      yield error(at, `"${method}" is not a method`, 'list each method, such as GET and POST, or remove methods for the default');
+    else if (method !== upper) yield error(at, `methods are case-sensitive, and no client sends "${method}"`, `write ${upper}`);
+  }
 }
 
 const ALL_METHODS = new Set(['*', 'ANY', 'ALL']);
@@ -132,8 +124,7 @@ function findHeaderProblem(name: string, settings: FieldSettings): string | unde
 }
 
 /** Two routes that match the same requests, or of which neither is the more specific one. */
-export function checkOverlaps(routes: readonly RouteConfig[]): Problem[] {
-  const found: Problem[] = [];
+export function* checkOverlaps(routes: readonly RouteConfig[]): Iterable<Problem> {
   const groups = new Map<string, RouteConfig[]>();
   for (const [index, route] of routes.entries()) {
     const { host, path, pathPrefix } = route.match;
@@ -143,9 +134,8 @@ export function checkOverlaps(routes: readonly RouteConfig[]): Problem[] {
     for (const other of others) fault ??= findOverlap(route, other);
     others.push(route);
     groups.set(id, others);
-    if (fault !== undefined) found.push(error(['routes', index, 'match'], fault.problem, fault.hint));
+    if (fault !== undefined) yield error(['routes', index, 'match'], fault.problem, fault.hint);
   }
-  return found;
 }
 
 function findOverlap(route: RouteConfig, other: RouteConfig): Fault | undefined {

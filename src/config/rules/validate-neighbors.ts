@@ -22,37 +22,27 @@ interface MatchSpace {
 }
 
 /** Warnings about routes that the router cannot distinguish, and about settings that disable its protections. */
-export function checkNeighbors(routes: readonly RouteConfig[]): Problem[] {
+export function* checkNeighbors(routes: readonly RouteConfig[]): Iterable<Problem> {
   const spaces = toMatchSpaces(routes);
   const index = new PathIndex(spaces);
   const forms = new FormIndex(spaces);
-  return [
-    ...spaces.flatMap(checkSettings),
-    ...spaces.flatMap((space) => checkSpace(space, index, forms)),
-    ...spaces.flatMap((space) => checkChoice(space, index)),
-    ...spaces.flatMap((space) => checkMethodChoice(space, index)),
-    ...spaces.flatMap((space) => checkFunctions(space, index)),
-    ...spaces.flatMap((space) => checkBelow(space, index)),
-    ...spaces.flatMap((space) => checkHosts(space, index)),
-  ];
+  for (const check of [checkSettings, checkSpace, checkChoice, checkMethodChoice, checkFunctions, checkBelow, checkHosts])
+    for (const space of spaces) yield* check(space, index, forms);
 }
 
-function checkSettings({ route, index }: MatchSpace): Problem[] {
+function* checkSettings({ route, index }: MatchSpace): Iterable<Problem> {
   const { trustAppToDistinguish } = route.match;
-  const found: Problem[] = [];
   if (trustAppToDistinguish.length > 0) {
     const message = `a client can bypass this route's gates by spelling the path differently if the app ignores ${trustAppToDistinguish.join(', ')}`;
-    found.push(warning(['routes', index, 'match', 'trustAppToDistinguish'], message, 'test it: docs/path-interpretation.md'));
+    yield warning(['routes', index, 'match', 'trustAppToDistinguish'], message, 'test it: docs/path-interpretation.md');
   }
   if (route.forwardMethodOverride) {
     const message = 'the app may handle a request as another method than the one that the route matched';
-    found.push(warning(['routes', index, 'forwardMethodOverride'], message, 'remove forwardMethodOverride'));
+    yield warning(['routes', index, 'forwardMethodOverride'], message, 'remove forwardMethodOverride');
   }
-  return found;
 }
 
-function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Problem[] {
-  const found: Problem[] = [];
+function* checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Iterable<Problem> {
   const similar = forms.findSimilar(space);
   const isForAnyHost = isGuarded(space) && space.host === undefined;
   const others = new Set([...similar, ...(isForAnyHost ? index.findContaining(space.path) : [])]);
@@ -62,14 +52,13 @@ function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Prob
     if (similar.has(other) && !contains(other, space)) {
       const message = `requests for this path are rejected (ambiguous_target): apps may interpret it as the path of route ${name}, which checks differently`;
       const hint = 'use the same checks on both routes, or choose paths that are less similar';
-      found.push(warning(['routes', space.index, 'match'], message, hint));
+      yield warning(['routes', space.index, 'match'], message, hint);
     }
     if (isForAnyHost && other.host !== undefined && contains(other, space)) {
       const message = `does not apply to Host ${other.host}: route ${name} matches the path there, and checks differently`;
-      found.push(warning(['routes', space.index, 'match'], message, `add a route with host: ${other.host} for this path`));
+      yield warning(['routes', space.index, 'match'], message, `add a route with host: ${other.host} for this path`);
     }
   }
-  return found;
 }
 
 /** Any client can send a header or omit it, so it can choose an open route in place of a guarded one with the same path. */

@@ -26,21 +26,20 @@ export function checkCoverage({ description, dedup, scheme }: WebhookConfig, pat
 }
 
 /** If the body is not signed, only dedup stops a second body with the same signature. */
-function checkOnce(dedup: WebhookConfig['dedup'], scheme: string, path: Path): Problem[] {
+function* checkOnce(dedup: WebhookConfig['dedup'], scheme: string, path: Path): Iterable<Problem> {
   const reuse = 'one captured signature is valid for any number of other bodies';
-  if (dedup === 'off') return [error(path, `${scheme} does not sign the whole body: without dedup, ${reuse}`, 'remove dedup')];
-  const found: Problem[] = [];
+  if (dedup === 'off') {
+    yield error(path, `${scheme} does not sign the whole body: without dedup, ${reuse}`, 'remove dedup');
+    return;
+  }
   if (dedup.unsignedId === 'trust')
-    found.push(error([...path, 'unsignedId'], `${scheme} does not sign the ID: with trust, ${reuse}`, 'unsignedId: check'));
+    yield error([...path, 'unsignedId'], `${scheme} does not sign the ID: with trust, ${reuse}`, 'unsignedId: check');
   if (dedup.onStoreError === 'forward')
-    found.push(
-      error(
-        [...path, 'onStoreError'],
-        `${scheme} does not sign the whole body: while the store is down, ${reuse}`,
-        'onStoreError: refuse, and the sender retries',
-      ),
+    yield error(
+      [...path, 'onStoreError'],
+      `${scheme} does not sign the whole body: while the store is down, ${reuse}`,
+      'onStoreError: refuse, and the sender retries',
     );
-  return found;
 }
 
 function toCoverageText({ signed, timestamp, id }: SchemeDescription, scheme: string): string {
@@ -66,21 +65,20 @@ export function checkPlaces(description: SchemeDescription, path: Path): Problem
   ];
 }
 
-function checkSignaturePlace(signature: SignatureDescription | undefined, path: Path): Problem[] {
-  if (signature === undefined) return [];
+function* checkSignaturePlace(signature: SignatureDescription | undefined, path: Path): Iterable<Problem> {
+  if (signature === undefined) return;
   const { header, query, json, form, moreHeaders } = signature;
   const places = [header === '' ? undefined : header, query, json, form].filter((place) => place !== undefined);
-  if (places.length === 0) return [error(path, 'the place of the signature is missing', 'signature: { header: X-Signature }')];
-  const found: Problem[] = [];
-  if (places.length > 1) found.push(error(path, 'the signature has several places', 'name one of header, query, json and form'));
+  if (places.length === 0) yield error(path, 'the place of the signature is missing', 'signature: { header: X-Signature }');
+  if (places.length === 0) return;
+  if (places.length > 1) yield error(path, 'the signature has several places', 'name one of header, query, json and form');
   if (signature.path !== undefined && form === undefined)
-    found.push(error([...path, 'path'], 'a path needs a form field', 'form: NAME; or json: PATH, if the body is JSON'));
+    yield error([...path, 'path'], 'a path needs a form field', 'form: NAME; or json: PATH, if the body is JSON');
   if (moreHeaders !== undefined && header === '')
-    found.push(error([...path, 'moreHeaders'], 'the signature is not in a header', 'name the first header in header'));
+    yield error([...path, 'moreHeaders'], 'the signature is not in a header', 'name the first header in header');
   const { parts } = signature;
   if (parts !== undefined && parts.signature >= parts.count)
-    found.push(error([...path, 'parts', 'signature'], 'the entries have no such part', 'count from 0'));
-  return found;
+    yield error([...path, 'parts', 'signature'], 'the entries have no such part', 'count from 0');
 }
 
 /** Parts can be read only if a header has one signature: of several, an attacker could choose. */
@@ -98,18 +96,16 @@ function checkSignatureParts({ signature, signed, timestamp, id }: SchemeDescrip
   return [error([...path, 'signature', 'parts'], `part ${wrong} is the signature, or does not exist`, 'count from 0')];
 }
 
-function checkRemoval({ signature, signed, decodedInUrl }: SchemeDescription, path: Path): Problem[] {
+function* checkRemoval({ signature, signed, decodedInUrl }: SchemeDescription, path: Path): Iterable<Problem> {
   const isInBody = signature?.json !== undefined || signature?.form !== undefined;
-  const found: Problem[] = [];
   if (isInBody && (signed.includes('body') || signed.some((piece) => typeof piece === 'object' && 'bodySha256' in piece)))
-    found.push(error(path, 'the body contains its own signature', 'signed: [bodyWithoutSignature]'));
+    yield error(path, 'the body contains its own signature', 'signed: [bodyWithoutSignature]');
   if (signed.includes('bodyWithoutSignature') && (!isInBody || signature?.path !== undefined || !endsInMember(signature?.json)))
-    found.push(error(path, 'the body has no field with the signature that could be removed', 'signature: { json: $.signature }'));
+    yield error(path, 'the body has no field with the signature that could be removed', 'signature: { json: $.signature }');
   if (signature?.query !== undefined && (signed.includes('url') || signed.includes('target')))
-    found.push(error(path, 'the URL contains its own signature', 'signed: [urlWithoutSignature]'));
+    yield error(path, 'the URL contains its own signature', 'signed: [urlWithoutSignature]');
   if (signed.includes('urlWithoutSignature') && (signature?.query === undefined || decodedInUrl !== undefined))
-    found.push(error(path, 'the URL has no parameter with the signature that could be removed', 'signature: { query: NAME }'));
-  return found;
+    yield error(path, 'the URL has no parameter with the signature that could be removed', 'signature: { query: NAME }');
 }
 
 function endsInMember(json: string | undefined): boolean {
@@ -135,25 +131,21 @@ function checkSortedForm(description: SchemeDescription, path: Path): Problem[] 
 }
 
 /** The kind of a key selects among the algorithms: secrets compute MACs or digests or are compared, key pairs verify. */
-export function checkAlgorithms(description: SchemeDescription, path: Path): Problem[] {
+export function* checkAlgorithms(description: SchemeDescription, path: Path): Iterable<Problem> {
   const algorithms = [...new Set(description.signature?.forms.map(({ algorithm }) => algorithm) ?? [])];
   const asymmetric = algorithms.filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
   const secret = algorithms.filter((algorithm) => !ALGORITHMS[algorithm].isAsymmetric);
-  const found: Problem[] = [];
   // HMACs do not weaken each other; a token or a plain digest next to them would.
   const isMixed = secret.length > 1 && secret.some((algorithm) => !algorithm.startsWith('hmac-'));
   if (asymmetric.length > 1 || isMixed)
-    found.push(
-      error(
-        path,
-        'two algorithms use the same kind of key',
-        'use at most one algorithm for key pairs; several for secrets only if all are HMACs',
-      ),
+    yield error(
+      path,
+      'two algorithms use the same kind of key',
+      'use at most one algorithm for key pairs; several for secrets only if all are HMACs',
     );
-  if (secret.includes('sha256-secret-first')) found.push(...checkExtension(description, path));
+  if (secret.includes('sha256-secret-first')) yield* checkExtension(description, path);
   if (secret.some((algorithm) => KEYED_DIGESTS.has(algorithm)))
-    found.push(warning(path, 'SHA-256 of the secret and the body is not HMAC', 'use an HMAC, if the sender offers one'));
-  return found;
+    yield warning(path, 'SHA-256 of the secret and the body is not HMAC', 'use an HMAC, if the sender offers one');
 }
 
 /**

@@ -31,114 +31,92 @@ export function describeStoredSecrets({ provider }: Config): string[] {
   ];
 }
 
-function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { listen, admin, proxy, authz }: Config): Problem[] {
-  if (!roles.includes('accept')) return [];
-  const found: Problem[] = [];
+function* checkAddress(
+  { address, tls, token, basic, roles }: ProviderConfig,
+  { listen, admin, proxy, authz }: Config,
+): Iterable<Problem> {
+  if (!roles.includes('accept')) return;
   const path = ['provider', 'address'];
   const others = [listen.address, admin.address, proxy?.address, authz?.address];
   if (others.some((other) => other !== undefined && isOverlapping(address, other)))
-    found.push(error(path, 'another listener of sidegate uses this address', 'choose a separate port for the provider'));
-  if (isLoopbackOnly(address)) return found;
+    yield error(path, 'another listener of sidegate uses this address', 'choose a separate port for the provider');
+  if (isLoopbackOnly(address)) return;
   if (token === undefined && basic === undefined)
-    found.push(
-      error(
-        path,
-        'anyone who reaches this address could send events in your name',
-        'set provider.token or provider.basic, or listen on 127.0.0.1',
-      ),
+    yield error(
+      path,
+      'anyone who reaches this address could send events in your name',
+      'set provider.token or provider.basic, or listen on 127.0.0.1',
     );
   if (tls === undefined)
-    found.push(
-      error(path, 'tokens and passwords would cross the network in clear text', 'set provider.tls, or listen on 127.0.0.1'),
-    );
-  return found;
+    yield error(path, 'tokens and passwords would cross the network in clear text', 'set provider.tls, or listen on 127.0.0.1');
 }
 
-function checkQueue({ queue, roles }: ProviderConfig): Problem[] {
-  const found: Problem[] = [];
+function* checkQueue({ queue, roles }: ProviderConfig): Iterable<Problem> {
   const path = ['provider', 'queue'];
   if (queue.sqlite !== undefined && queue.postgres !== undefined)
-    found.push(error(path, 'the queue is configured twice', 'set either sqlite or postgres'));
+    yield error(path, 'the queue is configured twice', 'set either sqlite or postgres');
   if (roles.length === 1 && chooseQueue(queue).kind === 'sqlite')
-    found.push(
-      error(
-        ['provider', 'roles'],
-        'processes with different roles share a queue, and this one is in a file',
-        'set provider.queue.postgres, or let one process do both: `sidegate run`, without provider.roles',
-      ),
+    yield error(
+      ['provider', 'roles'],
+      'processes with different roles share a queue, and this one is in a file',
+      'set provider.queue.postgres, or let one process do both: `sidegate run`, without provider.roles',
     );
-  return found;
 }
 
-function checkNames({ endpoints }: ProviderConfig): Problem[] {
+function* checkNames({ endpoints }: ProviderConfig): Iterable<Problem> {
   const names = endpoints.map(({ name }) => name);
-  return names.flatMap((name, index) =>
-    names.indexOf(name) === index
-      ? []
-      : [error(['provider', 'endpoints', index, 'name'], `another endpoint is named "${name}"`, 'choose a unique name')],
-  );
+  for (const [index, name] of names.entries())
+    if (names.indexOf(name) < index)
+      yield error(['provider', 'endpoints', index, 'name'], `another endpoint is named "${name}"`, 'choose a unique name');
 }
 
-function checkEgress({ egress }: ProviderConfig): Problem[] {
-  const found: Problem[] = [];
+function* checkEgress({ egress }: ProviderConfig): Iterable<Problem> {
   if (egress.allowHttp)
-    found.push(
-      warning(
-        ['provider', 'egress', 'allowHttp'],
-        'events may cross the network in clear text',
-        'remove allowHttp once all endpoints use https',
-      ),
+    yield warning(
+      ['provider', 'egress', 'allowHttp'],
+      'events may cross the network in clear text',
+      'remove allowHttp once all endpoints use https',
     );
   const message = 'anyone who registers an endpoint can reach every address in the internal network';
   const hint = 'list only the ranges that your endpoints need';
-  found.push(...checkTrustedRanges(egress.allowPrivate, ['provider', 'egress', 'allowPrivate'], message, hint));
-  return found;
+  yield* checkTrustedRanges(egress.allowPrivate, ['provider', 'egress', 'allowPrivate'], message, hint);
 }
 
-function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout }: ProviderConfig): Problem[] {
-  const found: Problem[] = [];
+function* checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout }: ProviderConfig): Iterable<Problem> {
   const path = ['provider'];
   if (maxConnections < maxConcurrency)
-    found.push(error([...path, 'maxConnections'], 'it is below maxConcurrency', `set it to at least ${maxConcurrency}`));
+    yield error([...path, 'maxConnections'], 'it is below maxConcurrency', `set it to at least ${maxConcurrency}`);
   if (queue.deadRetention < queue.retention)
-    found.push(
-      error(
-        [...path, 'queue', 'deadRetention'],
-        'it is below retention',
-        'dead deliveries are kept to be retried; set it to at least retention',
-      ),
+    yield error(
+      [...path, 'queue', 'deadRetention'],
+      'it is below retention',
+      'dead deliveries are kept to be retried; set it to at least retention',
     );
-  if (timeout < MIN_TIMEOUT_MS) found.push(tooShort([...path, 'timeout']));
+  if (timeout < MIN_TIMEOUT_MS) yield tooShort([...path, 'timeout']);
   for (const [index, endpoint] of endpoints.entries())
     if (endpoint.timeout !== undefined && endpoint.timeout < MIN_TIMEOUT_MS)
-      found.push(tooShort([...path, 'endpoints', index, 'timeout']));
-  return found;
+      yield tooShort([...path, 'endpoints', index, 'timeout']);
 }
 
 /** Delays vary by this much: see `JITTER` in provider/attempt/attempt.ts. */
 const MAX_JITTER = 1.2;
 const DAY_MS: Milliseconds = 86_400_000;
 
-function checkSchedules({ schedule, endpoints, queue: { deadRetention } }: ProviderConfig): Problem[] {
-  return [
-    ...checkSchedule(['provider', 'schedule'], schedule, deadRetention),
-    ...endpoints.flatMap((endpoint, index) =>
-      checkSchedule(['provider', 'endpoints', index, 'schedule'], endpoint.schedule ?? [], deadRetention),
-    ),
-  ];
+function* checkSchedules({ schedule, endpoints, queue: { deadRetention } }: ProviderConfig): Iterable<Problem> {
+  yield* checkSchedule(['provider', 'schedule'], schedule, deadRetention);
+  for (const [index, endpoint] of endpoints.entries())
+    yield* checkSchedule(['provider', 'endpoints', index, 'schedule'], endpoint.schedule ?? [], deadRetention);
 }
 
-function checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetention: Milliseconds): Problem[] {
+function* checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetention: Milliseconds): Iterable<Problem> {
   const duration = MAX_JITTER * schedule.reduce((sum, delay) => sum + delay, 0);
-  if (duration < deadRetention) return [];
+  if (duration < deadRetention) return;
   const [attempts, kept] = [duration, deadRetention].map((each) => Number((each / DAY_MS).toFixed(1)));
-  return [
-    warning(
-      path,
-      `the attempts can take ${attempts} days, and dead deliveries are removed ${kept} days after their event was accepted`,
-      'set provider.queue.deadRetention to more than the schedule takes, so that they can be retried',
-    ),
-  ];
+  yield warning(
+    path,
+    `the attempts can take ${attempts} days, and dead deliveries are removed ${kept} days after their event was accepted`,
+    'set provider.queue.deadRetention to more than the schedule takes, so that they can be retried',
+  );
 }
 
 const MIN_TIMEOUT_MS = 100;
@@ -148,31 +126,23 @@ function tooShort(path: readonly PropertyKey[]): Problem {
 }
 
 /** The rules of routes whose deliveries are stored in the queue. */
-export function checkInbox(route: RouteConfig, path: Path, { provider, identity }: Config): Problem[] {
-  if (route.webhook?.ack !== 'onAccept') return [];
+export function* checkInbox(route: RouteConfig, path: Path, { provider, identity }: Config): Iterable<Problem> {
+  if (route.webhook?.ack !== 'onAccept') return;
   const at = [...path, 'webhook', 'ack'];
-  const found: Problem[] = [];
   if (provider === undefined)
-    found.push(error(at, 'there is no queue to store deliveries in', 'add a section provider, for example provider: {}'));
+    yield error(at, 'there is no queue to store deliveries in', 'add a section provider, for example provider: {}');
   else if (!provider.roles.includes('deliver'))
-    found.push(
-      error(
-        at,
-        'only this process knows the app, so no other replica can deliver',
-        'add the role deliver to provider.roles, or remove ack',
-      ),
+    yield error(
+      at,
+      'only this process knows the app, so no other replica can deliver',
+      'add the role deliver to provider.roles, or remove ack',
     );
   if (route.mode === 'observe')
-    found.push(
-      error(at, 'in mode observe, deliveries that were not verified would be stored', 'remove ack, or set mode: enforce'),
-    );
+    yield error(at, 'in mode observe, deliveries that were not verified would be stored', 'remove ack, or set mode: enforce');
   if (identity !== undefined)
-    found.push(
-      error(at, 'the identity token of a request would expire before a later attempt', 'remove identity, or remove ack'),
-    );
+    yield error(at, 'the identity token of a request would expire before a later attempt', 'remove identity, or remove ack');
   if (route.webhook.order !== undefined)
-    found.push(error(at, 'the queue sends deliveries in any order', 'remove order, or remove ack'));
-  return found;
+    yield error(at, 'the queue sends deliveries in any order', 'remove order, or remove ack');
 }
 
 // The rules of lists of trusted addresses.

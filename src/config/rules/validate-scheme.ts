@@ -55,53 +55,42 @@ function checkCredentials({ description, urlCredentials, scheme }: WebhookConfig
 }
 
 /** If the signature does not identify the sender, something else must. */
-function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Problem[] {
+function* checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Iterable<Problem> {
   if (description.isSignedInContent === true) {
     const hint = 'list your topics: sns: { topics: [arn:aws:sns:...] }';
-    return sns === undefined ? [error(path, `${scheme} signs messages of every AWS account with the same keys`, hint)] : [];
+    if (sns === undefined) yield error(path, `${scheme} signs messages of every AWS account with the same keys`, hint);
+    return;
   }
-  const found =
-    sns === undefined
-      ? []
-      : [error([...path, 'sns'], `sns applies only to the scheme aws-sns, not ${scheme}`, 'scheme: aws-sns')];
+  if (sns !== undefined)
+    yield error([...path, 'sns'], `sns applies only to the scheme aws-sns, not ${scheme}`, 'scheme: aws-sns');
   if (description.signature === undefined && route.basic === undefined && route.clientCertificate === undefined)
-    found.push(
-      error(
-        [...path, 'scheme'],
-        `${scheme} has no signature, so anyone could send events`,
-        'add basic or clientCertificate to the route',
-      ),
+    yield error(
+      [...path, 'scheme'],
+      `${scheme} has no signature, so anyone could send events`,
+      'add basic or clientCertificate to the route',
     );
-  return found;
 }
 
 /** Only public keys may be published at a URL. */
-function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Path): Problem[] {
-  if (jwks.length === 0) return [];
+function* checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Path): Iterable<Problem> {
+  if (jwks.length === 0) return;
   const isByKeyPair = description.signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
-  const found = isByKeyPair ? [] : [error(path, `${scheme} does not sign with a key pair`, 'configure the secret under keys')];
+  if (!isByKeyPair) yield error(path, `${scheme} does not sign with a key pair`, 'configure the secret under keys');
   for (const [index, { name }] of jwks.entries())
     if (jwks.findIndex((other) => other.name === name) < index)
-      found.push(
-        error(
-          [...path, index, 'name'],
-          `two key sets are named ${name}`,
-          'use a unique name; logs and metrics identify keys by it',
-        ),
+      yield error(
+        [...path, index, 'name'],
+        `two key sets are named ${name}`,
+        'use a unique name; logs and metrics identify keys by it',
       );
-  return found;
 }
 
 function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Problem[] {
   const { id, signed } = description;
-  if (signed.includes('id') && (id === undefined || 'xml' in id || ('json' in id && id.json.includes('[*]'))))
-    return [
-      error(
-        [...path, 'id'],
-        'the signed ID must be in one place that is read before the signature is verified',
-        'id: { header: NAME }',
-      ),
-    ];
+  if (signed.includes('id') && (id === undefined || 'xml' in id || ('json' in id && id.json.includes('[*]')))) {
+    const message = 'the signed ID must be in one place that is read before the signature is verified';
+    return [error([...path, 'id'], message, 'id: { header: NAME }')];
+  }
   const own = findPreset(scheme)?.id;
   if (signed.includes('id') && own !== undefined && id !== undefined && !hasSamePlace(own, id))
     return [error([...path, 'id'], `${scheme} signs the ID in another place, so no signature would match`, 'remove id')];
@@ -126,56 +115,71 @@ function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Prob
   return [warning([...path, 'id'], message, `scheme: ${preset.name}`)];
 }
 
-function checkDescription(description: SchemeDescription, path: Path): Problem[] {
-  const found: Problem[] = [];
+function* checkDescription(description: SchemeDescription, path: Path): Iterable<Problem> {
   const { signed, signature } = description;
   const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
   if (isToken !== (signature?.encoding === 'text'))
-    found.push(
-      error(
-        [...path, 'signature', 'encoding'],
-        'encoding: text and algorithm: token require each other',
-        'encoding: text, with algorithm: token',
-      ),
+    yield error(
+      [...path, 'signature', 'encoding'],
+      'encoding: text and algorithm: token require each other',
+      'encoding: text, with algorithm: token',
     );
-  if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token does not sign anything', 'signed: []'));
+  if (isToken && signed.length > 0) yield error([...path, 'signed'], 'a token does not sign anything', 'signed: []');
   if (!isToken && description.jwt === undefined && !coversContent(description))
-    found.push(
-      error(
-        [...path, 'signed'],
-        'the body is not signed, so anyone could change it',
-        'signed: [..., body]; or unsignedBody: true, if the sender signs only some fields, and you accept that',
-      ),
+    yield error(
+      [...path, 'signed'],
+      'the body is not signed, so anyone could change it',
+      'signed: [..., body]; or unsignedBody: true, if the sender signs only some fields, and you accept that',
     );
-  return [
-    ...found,
-    ...checkTimestamp(description, path),
-    ...checkPlaces(description, path),
-    ...checkAlgorithms(description, [...path, 'signature', 'forms']),
-  ];
+  yield* checkTimestamp(description, path);
+  yield* checkPassable(description, path);
+  yield* checkPlaces(description, path);
+  yield* checkAlgorithms(description, [...path, 'signature', 'forms']);
 }
 
-function checkTimestamp(description: SchemeDescription, path: Path): Problem[] {
+/** Rejects what no delivery can satisfy. */
+function* checkPassable({ signature, signed, timestamp, contentShape }: SchemeDescription, path: Path): Iterable<Problem> {
+  const { header = '', list, form, json, forms = [] } = signature ?? {};
+  const no = 'so no delivery could be verified';
+  if (list !== undefined && forms.length > 0 && forms.every(({ prefix }) => prefix.includes(list)))
+    yield error(
+      [...path, 'signature', 'list'],
+      `each prefix in forms contains the separator, ${no}`,
+      'remove list, or correct it',
+    );
+  const from = timestamp?.from;
+  if (from !== undefined && 'header' in from && header !== '' && from.header.toLowerCase() === header.toLowerCase())
+    yield error(
+      [...path, 'timestamp'],
+      `${header} would be needed twice, ${no}`,
+      'timestamp: { entry: PREFIX }, or another header',
+    );
+  const signsForm = signed.some((piece) => piece === 'form' || (typeof piece === 'object' && 'form' in piece));
+  if (signed.includes('form') && (form !== undefined || json !== undefined))
+    yield error(
+      [...path, 'signed'],
+      `the signed form would contain its own signature, ${no}`,
+      'sign the fields: [{ form: NAME }]',
+    );
+  if (contentShape !== undefined && signsForm)
+    yield error([...path, 'contentShape'], `a form is not JSON, ${no}`, 'remove contentShape');
+}
+
+function* checkTimestamp(description: SchemeDescription, path: Path): Iterable<Problem> {
   const { signed, signature, timestamp } = description;
-  const found: Problem[] = [];
   if (signed.includes('timestamp') && timestamp === undefined)
-    found.push(
-      error(
-        [...path, 'signed'],
-        'the place of the signed timestamp is missing',
-        'timestamp: { header: NAME } or { entry: PREFIX }',
-      ),
+    yield error(
+      [...path, 'signed'],
+      'the place of the signed timestamp is missing',
+      'timestamp: { header: NAME } or { entry: PREFIX }',
     );
   if (timestamp !== undefined && !isTimeSigned(description))
-    found.push(
-      error(
-        [...path, 'timestamp'],
-        'the timestamp is not signed, so a replay could carry a new one',
-        'remove timestamp, or sign it',
-      ),
+    yield error(
+      [...path, 'timestamp'],
+      'the timestamp is not signed, so a replay could carry a new one',
+      'remove timestamp, or sign it',
     );
-  if (timestamp !== undefined && 'entry' in timestamp.from) found.push(...checkTimeEntry(timestamp.unit, signature?.list, path));
-  return found;
+  if (timestamp !== undefined && 'entry' in timestamp.from) yield* checkTimeEntry(timestamp.unit, signature?.list, path);
 }
 
 /** At least by a checksum, which has separate rules. */
@@ -193,14 +197,10 @@ function isTimeSigned(description: SchemeDescription): boolean {
 }
 
 function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Problem[] {
-  if (list === undefined)
-    return [
-      error(
-        [...path, 'signature', 'list'],
-        'the timestamp is an entry of a list, but the signature header is not a list',
-        'list: ","',
-      ),
-    ];
+  if (list === undefined) {
+    const missing = 'the timestamp is an entry of a list, but the signature header is not a list';
+    return [error([...path, 'signature', 'list'], missing, 'list: ","')];
+  }
   if (unit !== 'http-date' || list === ';') return [];
   const message = 'an HTTP date contains a comma and spaces, so it cannot be an entry of a list that they separate';
   return [error([...path, 'timestamp', 'unit'], message, 'list: ";", if the sender separates the entries so')];
@@ -228,29 +228,24 @@ function toPiecesHint({ signed }: SchemeDescription): string {
 }
 
 /** Everything wrong with a token, or with how the route uses it. */
-function checkJwt(webhook: WebhookConfig, path: Path): Problem[] {
+function* checkJwt(webhook: WebhookConfig, path: Path): Iterable<Problem> {
   const { description, scheme } = webhook;
-  const found = scheme === 'custom' ? checkCustom(description, [...path, 'custom']) : [];
+  if (scheme === 'custom') yield* checkCustom(description, [...path, 'custom']);
   const { jwt } = description;
-  if (jwt === undefined) return found;
-  found.push(...checkMustSet(jwt, scheme, path));
+  if (jwt === undefined) return;
+  yield* checkMustSet(jwt, scheme, path);
   if (jwt.chain !== undefined && webhook.jwks.length > 0)
-    found.push(
-      error(
-        [...path, 'jwks'],
-        'the key of a token is that of the certificate in its header',
-        'remove jwks, and configure the root certificate under keys',
-      ),
+    yield error(
+      [...path, 'jwks'],
+      'the key of a token is that of the certificate in its header',
+      'remove jwks, and configure the root certificate under keys',
     );
   if (description.signed.length === 0)
-    found.push(
-      warning(
-        [...path, 'scheme'],
-        `the tokens of ${scheme} do not sign the body: anyone who has seen a request can send any body with its token until that expires`,
-        'let the app read what it acts on from the API of the sender, and use the route only over TLS',
-      ),
+    yield warning(
+      [...path, 'scheme'],
+      `the tokens of ${scheme} do not sign the body: anyone who has seen a request can send any body with its token until that expires`,
+      'let the app read what it acts on from the API of the sender, and use the route only over TLS',
     );
-  return found;
 }
 
 function checkMustSet({ mustSet = [], audience, claims = {} }: JwtDescription, scheme: string, path: Path): Problem[] {
@@ -264,79 +259,68 @@ function checkMustSet({ mustSet = [], audience, claims = {} }: JwtDescription, s
   });
 }
 
-function checkCustom({ signature, jwt, id, timestamp, signed }: SchemeDescription, path: Path): Problem[] {
-  const found: Problem[] = [];
+function* checkCustom({ signature, jwt, id, timestamp, signed }: SchemeDescription, path: Path): Iterable<Problem> {
   const isToken = signature?.encoding === 'jwt';
   if (isToken !== (jwt !== undefined))
-    found.push(
-      error([...path, 'signature', 'encoding'], 'encoding: jwt and jwt require each other', 'encoding: jwt, with jwt: {}'),
-    );
+    yield error([...path, 'signature', 'encoding'], 'encoding: jwt and jwt require each other', 'encoding: jwt, with jwt: {}');
   const readsClaim = (id !== undefined && 'claim' in id) || (timestamp !== undefined && 'claim' in timestamp.from);
   if (readsClaim && jwt === undefined)
-    found.push(error(path, 'only a JSON Web Token has claims', 'use { header: NAME } or { json: PATH }'));
-  if (jwt === undefined) return found;
+    yield error(path, 'only a JSON Web Token has claims', 'use { header: NAME } or { json: PATH }');
+  if (jwt === undefined) return;
   if (timestamp !== undefined && !('claim' in timestamp.from))
-    found.push(error([...path, 'timestamp'], 'the time of a JSON Web Token must be a claim', 'timestamp: { claim: iat }'));
+    yield error([...path, 'timestamp'], 'the time of a JSON Web Token must be a claim', 'timestamp: { claim: iat }');
   const forms = signature?.forms ?? [];
   const unknown = forms.find(({ algorithm }) => JWS_NAMES[algorithm] === undefined);
   if (unknown !== undefined)
-    found.push(
-      error(
-        [...path, 'signature', 'forms'],
-        `JSON Web Tokens are not signed by ${unknown.algorithm}`,
-        'use hmac-sha256 for HS256, rsa-sha256 for RS256',
-      ),
+    yield error(
+      [...path, 'signature', 'forms'],
+      `JSON Web Tokens are not signed by ${unknown.algorithm}`,
+      'use hmac-sha256 for HS256, rsa-sha256 for RS256',
     );
   if (forms.some(({ prefix }) => prefix !== forms[0]?.prefix) || signature?.list !== undefined)
-    found.push(
-      error(
-        [...path, 'signature'],
-        'a header has one token, after one prefix',
-        'remove list, and use the same prefix in all forms',
-      ),
+    yield error(
+      [...path, 'signature'],
+      'a header has one token, after one prefix',
+      'remove list, and use the same prefix in all forms',
     );
   if (signed.length === 0 && jwt.requiresExpiry === undefined)
-    found.push(
-      error(
-        [...path, 'jwt', 'requiresExpiry'],
-        'a token that signs neither the body nor its expiry is a password that everyone who saw it can use',
-        'requiresExpiry: true, or bodyHash if the token has a digest of the body',
-      ),
+    yield error(
+      [...path, 'jwt', 'requiresExpiry'],
+      'a token that signs neither the body nor its expiry is a password that everyone who saw it can use',
+      'requiresExpiry: true, or bodyHash if the token has a digest of the body',
     );
-  return found;
 }
 
 /** A CRC-32 is not a digest: four chosen bytes anywhere in another body give it the same one. Only the ID then stops a changed copy. */
-function checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: WebhookConfig, path: Path): Problem[] {
+function* checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: WebhookConfig, path: Path): Iterable<Problem> {
   const { signed, timestamp } = description;
   if (signed.includes('receiverId')) {
     const message = `${scheme} signs the ID under which the sender knows the receiver`;
-    return [error([...path, 'receiverId'], message, 'receiverId: the ID of the webhook at the sender')];
+    yield error([...path, 'receiverId'], message, 'receiverId: the ID of the webhook at the sender');
+    return;
   }
   const at = [...path, 'allowWeakDigest'];
   const isWeak = signed.includes('crc32') && !signed.includes('body');
-  if (!isWeak) return allowWeakDigest ? [warning(at, `${scheme} does not sign a CRC-32`, 'remove allowWeakDigest')] : [];
+  if (!isWeak && allowWeakDigest) yield warning(at, `${scheme} does not sign a CRC-32`, 'remove allowWeakDigest');
+  if (!isWeak) return;
   const message = `${scheme} signs only a CRC-32 of the body, so anyone who has a signed delivery can send another body with its signature`;
-  if (!allowWeakDigest)
-    return [error(at, message, 'allowWeakDigest: true, if the app reads the event from the API of the sender by its ID')];
-  const found = [warning(at, `${message} until the delivery is handled`)];
+  if (!allowWeakDigest) {
+    yield error(at, message, 'allowWeakDigest: true, if the app reads the event from the API of the sender by its ID');
+    return;
+  }
+  yield warning(at, `${message} until the delivery is handled`);
   if (dedup === 'off' || dedup.onStoreError === 'forward')
-    found.push(
-      error(
-        [...path, 'dedup'],
-        `${scheme} is safe only if each ID is accepted once`,
-        'remove dedup: off and onStoreError: forward',
-      ),
+    yield error(
+      [...path, 'dedup'],
+      `${scheme} is safe only if each ID is accepted once`,
+      'remove dedup: off and onStoreError: forward',
     );
   if (!signed.includes('id') || timestamp === undefined || !signed.includes('timestamp'))
-    found.push(
-      error(
-        [...path, 'custom', 'signed'],
-        'a CRC-32 is accepted only beside a signed ID and time',
-        'signed: [id, timestamp, crc32]',
-      ),
+    yield error(
+      [...path, 'custom', 'signed'],
+      'a CRC-32 is accepted only beside a signed ID and time',
+      'signed: [id, timestamp, crc32]',
     );
-  return found;
 }
 
 // Finds the preset that an operator probably wants, from the names and headers in the config.

@@ -40,43 +40,36 @@ const DAY_MS: Milliseconds = 86_400_000;
 const MAX_USUAL_TOLERANCE_MS: Milliseconds = 3_600_000;
 
 /** Everything wrong or risky in a route's webhook section. */
-export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Problem[] {
-  const found = [
-    ...checkScheme(webhook, route, path),
-    ...checkKeys(webhook, [...path, 'keys'], now),
-    ...checkHandshake(webhook, [...path, 'handshake']),
-    ...checkContent(webhook, route, path, [...path.slice(0, -1), 'match']),
-  ];
+export function* checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Iterable<Problem> {
+  yield* checkScheme(webhook, route, path);
+  yield* checkKeys(webhook, [...path, 'keys'], now);
+  yield* checkHandshake(webhook, [...path, 'handshake']);
+  yield* checkContent(webhook, route, path, [...path.slice(0, -1), 'match']);
   if (webhook.dedup === 'off') {
-    found.push(
-      warning(
-        [...path, 'dedup'],
-        'duplicates, and replays within the tolerance, reach the app',
-        repeatsBytes(webhook)
-          ? 'dedup: { retention: 10m }, if the app can miss events with the same bytes'
-          : 'remove dedup to restore the default',
-      ),
+    yield warning(
+      [...path, 'dedup'],
+      'duplicates, and replays within the tolerance, reach the app',
+      repeatsBytes(webhook)
+        ? 'dedup: { retention: 10m }, if the app can miss events with the same bytes'
+        : 'remove dedup to restore the default',
     );
   } else {
-    found.push(...checkDedup(webhook.dedup, webhook, [...path, 'dedup']));
+    yield* checkDedup(webhook.dedup, webhook, [...path, 'dedup']);
   }
-  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, webhook, [...path, 'order']));
-  found.push(...checkTolerance(webhook, [...path, 'tolerance']));
+  if (webhook.order !== undefined) yield* checkOrder(webhook.order, webhook, [...path, 'order']);
+  yield* checkTolerance(webhook, [...path, 'tolerance']);
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so anyone with a captured delivery can change it';
   if (webhook.allowQuery && !coversQuery(description))
-    found.push(warning([...path, 'allowQuery'], `any query string is accepted: ${unsigned}`));
+    yield warning([...path, 'allowQuery'], `any query string is accepted: ${unsigned}`);
   if (webhook.allowContentEncoding)
-    found.push(warning([...path, 'allowContentEncoding'], `any Content-Encoding is accepted: ${unsigned}`));
+    yield warning([...path, 'allowContentEncoding'], `any Content-Encoding is accepted: ${unsigned}`);
   if (webhook.allowDotInId)
-    found.push(
-      warning(
-        [...path, 'allowDotInId'],
-        'with dots in the ID, an attacker can move bytes between ID, timestamp and body without changing the signature',
-      ),
+    yield warning(
+      [...path, 'allowDotInId'],
+      'with dots in the ID, an attacker can move bytes between ID, timestamp and body without changing the signature',
     );
-  if (webhook.capture === 'failures') found.push(checkCapture(webhook, [...path, 'capture']));
-  return found;
+  if (webhook.capture === 'failures') yield checkCapture(webhook, [...path, 'capture']);
 }
 
 function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): Problem[] {
@@ -103,39 +96,35 @@ function checkCapture({ description }: WebhookConfig, path: Path): Problem {
   );
 }
 
-function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Problem[] {
-  const found: Problem[] = [];
+function* checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Iterable<Problem> {
   const days = Math.round(dedup.retention / DAY_MS);
   if (dedup.isRetentionDefault && repeatsBytes(webhook)) {
-    found.push(
-      error(
-        path,
-        `${webhook.scheme} can send the same bytes for different events, and only the first of them reaches the app while it is remembered: the others get 200`,
-        'dedup: off, if the app can handle repeats and replays; or dedup: { retention: 10m }, no longer than the sender retries, if the app can miss such events',
-      ),
+    yield error(
+      path,
+      `${webhook.scheme} can send the same bytes for different events, and only the first of them reaches the app while it is remembered: the others get 200`,
+      'dedup: off, if the app can handle repeats and replays; or dedup: { retention: 10m }, no longer than the sender retries, if the app can miss such events',
     );
   } else if (dedup.isRetentionDefault && isUntimed(webhook)) {
     const dropsEqual = dedup.unsignedId === 'check' && repeatsBytesUnderIds(webhook);
-    found.push(
-      warning(
-        [...path, 'retention'],
-        `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after ${days} days (in memory also after a restart)${dropsEqual ? '; until then, another event with the same bytes gets 503' : ''}`,
-        `set retention as long as replays must be detected, such as 90d, with the store in Redis; an explicit value silences this warning${dropsEqual ? '. If the app needs events that look alike: unsignedId: trust, which also forwards replays under another ID' : ''}`,
-      ),
+    yield warning(
+      [...path, 'retention'],
+      `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after ${days} days (in memory also after a restart)${dropsEqual ? '; until then, another event with the same bytes gets 503' : ''}`,
+      `set retention as long as replays must be detected, such as 90d, with the store in Redis; an explicit value silences this warning${dropsEqual ? '. If the app needs events that look alike: unsignedId: trust, which also forwards replays under another ID' : ''}`,
     );
   }
-  if (dedup.unsignedId === 'trust') found.push(...checkTrust(webhook, [...path, 'unsignedId']));
+  if (dedup.retention < dedup.lease) {
+    const least = `set it to at least dedup.lease, ${dedup.lease / 1_000}s, or shorten that`;
+    yield error([...path, 'retention'], 'a handled event is forgotten sooner than one that is being handled', least);
+  }
+  if (dedup.unsignedId === 'trust') yield* checkTrust(webhook, [...path, 'unsignedId']);
   if (dedup.inProgress === 'wait' && dedup.maxWait >= dedup.lease)
-    found.push(warning([...path, 'maxWait'], 'deliveries wait longer than the lease lasts', 'set it below lease'));
+    yield warning([...path, 'maxWait'], 'deliveries wait longer than the lease lasts', 'set it below lease');
   if (dedup.onStoreError === 'forward')
-    found.push(
-      warning(
-        [...path, 'onStoreError'],
-        'while the store is down, duplicates and replays reach the app',
-        'refuse rejects deliveries with 503, and the sender retries',
-      ),
+    yield warning(
+      [...path, 'onStoreError'],
+      'while the store is down, duplicates and replays reach the app',
+      'refuse rejects deliveries with 503, and the sender retries',
     );
-  return found;
 }
 
 function checkTrust({ description, scheme, tolerance }: WebhookConfig, path: Path): Problem[] {
@@ -145,58 +134,47 @@ function checkTrust({ description, scheme, tolerance }: WebhookConfig, path: Pat
   return [warning(path, message, 'unsignedId: check, unless the app recognizes repeats by the body')];
 }
 
-function checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Problem[] {
-  const found: Problem[] = [];
+function* checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Iterable<Problem> {
   for (const setting of ['key', 'version'] as const) {
     if (order.onStale === 'forward' || coversValue(description, order[setting].text)) continue;
-    found.push(
-      error(
-        [...path, setting],
-        `${scheme} does not sign ${order[setting].text}: with a captured delivery anyone could write a high version, and newer events would get 200 without reaching the app`,
-        'use a signed value, or onStale: forward',
-      ),
+    yield error(
+      [...path, setting],
+      `${scheme} does not sign ${order[setting].text}: with a captured delivery anyone could write a high version, and newer events would get 200 without reaching the app`,
+      'use a signed value, or onStale: forward',
     );
   }
   const { retention, lease, maxWait, onStoreError } = order;
-  if (maxWait >= lease)
-    found.push(warning([...path, 'maxWait'], 'events wait longer than the lease lasts', 'set it below lease'));
+  if (maxWait >= lease) yield warning([...path, 'maxWait'], 'events wait longer than the lease lasts', 'set it below lease');
   if (retention <= lease) {
-    found.push(
-      error(
-        [...path, 'retention'],
-        'the newest version can be forgotten while an older event still waits for its turn',
-        'set it above lease; senders may retry for three days',
-      ),
+    yield error(
+      [...path, 'retention'],
+      'the newest version can be forgotten while an older event still waits for its turn',
+      'set it above lease; senders may retry for three days',
     );
   } else if (retention < SENDER_RETRY_HORIZON_MS) {
-    found.push(
-      warning(
-        [...path, 'retention'],
-        'senders may retry for three days; an older event that arrives after the retention reaches the app',
-        'retention: 3d',
-      ),
+    yield warning(
+      [...path, 'retention'],
+      'senders may retry for three days; an older event that arrives after the retention reaches the app',
+      'retention: 3d',
     );
   }
   if (onStoreError === 'forward')
-    found.push(
-      warning(
-        [...path, 'onStoreError'],
-        'while the store is down, older events reach the app after newer ones',
-        'refuse rejects events with 503, and the sender retries',
-      ),
+    yield warning(
+      [...path, 'onStoreError'],
+      'while the store is down, older events reach the app after newer ones',
+      'refuse rejects events with 503, and the sender retries',
     );
-  return found;
 }
 
-function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): Problem[] {
+function* checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): Iterable<Problem> {
   const { keys, jwks, description } = webhook;
-  const found: Problem[] = [];
   const hasSignature = description.signature !== undefined;
   if (hasSignature && keys.length + jwks.length === 0 && !fetchesCertificates(webhook))
-    found.push(error(path, 'a webhook route needs a key', toKeyHint(description)));
+    yield error(path, 'a webhook route needs a key', toKeyHint(description));
   if (!hasSignature && keys.length > 0)
-    found.push(error(path, `${description.name} has no signature that a key could verify`, 'remove keys'));
-  return [...found, ...checkNames(webhook, path), ...checkValidity(webhook, path, now)];
+    yield error(path, `${description.name} has no signature that a key could verify`, 'remove keys');
+  yield* checkNames(webhook, path);
+  yield* checkValidity(webhook, path, now);
 }
 
 function toKeyHint({ from }: WebhookConfig['description']): string {
@@ -204,95 +182,78 @@ function toKeyHint({ from }: WebhookConfig['description']): string {
   return from === undefined ? example : `${example}; for ${from.title} it is ${from.key}`;
 }
 
-function checkNames({ keys, jwks }: WebhookConfig, path: Path): Problem[] {
+function* checkNames({ keys, jwks }: WebhookConfig, path: Path): Iterable<Problem> {
   const seen = new Set(jwks.map(({ name }) => name));
-  return keys.flatMap(({ name }, index) => {
-    const isKnown = seen.has(name);
-    seen.add(name);
+  for (const [index, { name }] of keys.entries()) {
     const hint = 'use a unique name; logs and metrics identify keys by it';
-    return isKnown ? [error([...path, index, 'name'], `two keys are named ${name}`, hint)] : [];
-  });
+    if (seen.has(name)) yield error([...path, index, 'name'], `two keys are named ${name}`, hint);
+    seen.add(name);
+  }
 }
 
-function checkValidity({ keys, jwks }: WebhookConfig, path: Path, now: EpochMilliseconds): Problem[] {
-  const found: Problem[] = [];
+function* checkValidity({ keys, jwks }: WebhookConfig, path: Path, now: EpochMilliseconds): Iterable<Problem> {
   const isPending = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
   const isExpired = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
   const isUseless = jwks.length === 0 && keys.length > 0 && keys.every(isExpired);
   for (const [index, key] of keys.entries()) {
-    if (isExpired(key) && !isUseless) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (isExpired(key) && !isUseless) yield warning([...path, index, 'notAfter'], 'the key has expired', 'remove it');
     if (key.notBefore !== undefined && key.notAfter !== undefined && key.notAfter <= key.notBefore)
-      found.push(
-        error(
-          [...path, index, 'notBefore'],
-          'notAfter is not after notBefore, so the key is never accepted',
-          'set notBefore to an earlier time than notAfter',
-        ),
+      yield error(
+        [...path, index, 'notBefore'],
+        'notAfter is not after notBefore, so the key is never accepted',
+        'set notBefore to an earlier time than notAfter',
       );
   }
   if (isUseless)
-    found.push(
-      error(path, 'every key has expired, so every delivery would be rejected', 'add the key that the sender signs with now'),
-    );
+    yield error(path, 'every key has expired, so every delivery would be rejected', 'add the key that the sender signs with now');
   if (jwks.length === 0 && keys.some(isPending) && keys.every((key) => isPending(key) || isExpired(key)))
-    found.push(
-      warning(
-        path,
-        'no key is valid yet, so every delivery gets 503',
-        'add the key that the sender signs with now, or set an earlier notBefore',
-      ),
+    yield warning(
+      path,
+      'no key is valid yet, so every delivery gets 503',
+      'add the key that the sender signs with now, or set an earlier notBefore',
     );
-  return found;
 }
 
 /** An ID must be remembered while its delivery can be replayed, and should be while the sender retries. */
-export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Problem[] {
+export function* checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Iterable<Problem> {
   const { dedup, tolerance } = webhook;
-  if (dedup === 'off') return [];
+  if (dedup === 'off') return;
   const at = [...path, 'dedup', 'retention'];
   const minimum = toMinRetention(tolerance, bodyTimeout);
-  if (dedup.retention >= minimum) {
-    const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS && !repeatsBytes(webhook);
-    const message = 'senders may retry for three days; a retry after the retention is handled again';
-    return isShort ? [warning(at, message, 'retention: 3d')] : [];
-  }
-  return [
-    error(
+  if (dedup.retention < minimum)
+    yield error(
       at,
       'an ID is forgotten while its delivery can still be replayed',
       `set at least ${Math.ceil(minimum / 1_000)}s: tolerance.past + tolerance.future (a timestamp in the future stays valid for both) + limits.bodyTimeout`,
-    ),
-  ];
+    );
+  else if (dedup.retention < SENDER_RETRY_HORIZON_MS && !repeatsBytes(webhook))
+    yield warning(at, 'senders may retry for three days; a retry after the retention is handled again', 'retention: 3d');
 }
 
 /** A wait while an event has a claim. */
 type Wait = readonly [name: string, duration: Milliseconds];
 
 /** A claim must last while the app works. If it also lasts for every wait before that, the gate need not reject deliveries that waited. */
-export function checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Problem[] {
+export function* checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Iterable<Problem> {
   const { dedup, order } = webhook;
   const { before, work } = toWaits(webhook, route, config);
-  const found: Problem[] = [];
   if (dedup !== 'off') {
     // The claim of the ID is also held while the event waits for its turn.
     const needed: Wait[] = order === undefined ? work : [...work, ['order.maxWait', order.maxWait]];
-    found.push(
-      ...checkLease(
-        dedup.lease,
-        needed,
-        before,
-        [...path, 'dedup', 'lease'],
-        webhook.ack === 'onAccept'
-          ? 'before the delivery is stored, so a retry'
-          : 'while the app still handles the delivery, so a retry',
-      ),
+    yield* checkLease(
+      dedup.lease,
+      needed,
+      before,
+      [...path, 'dedup', 'lease'],
+      webhook.ack === 'onAccept'
+        ? 'before the delivery is stored, so a retry'
+        : 'while the app still handles the delivery, so a retry',
     );
   }
   if (order !== undefined) {
     const victim = 'while the app still handles the event, so another event of the resource';
-    found.push(...checkLease(order.lease, work, before, [...path, 'order', 'lease'], victim));
+    yield* checkLease(order.lease, work, before, [...path, 'order', 'lease'], victim);
   }
-  return found;
 }
 
 /** The waits before a byte is sent to the app, and those from then on. */
@@ -316,12 +277,20 @@ function toAppendWaits(config: Config): Wait[] {
   return timeout === 0 ? [] : [['provider.queue.postgres.statementTimeout', timeout]];
 }
 
+/** Many senders try only a few times in an hour. */
+const LONG_LEASE_MS: Milliseconds = 600_000;
+
 function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly Wait[], path: Path, victim: string): Problem[] {
   const toSum = (waits: readonly Wait[]): Milliseconds => waits.reduce((sum, [, duration]) => sum + duration, LEASE_MARGIN_MS);
   const toHint = (waits: readonly Wait[]): string =>
     `set more than ${toSum(waits)}ms: ${waits.map(([name]) => name).join(' + ')} + ${LEASE_MARGIN_MS}ms`;
   if (lease <= toSum(work)) return [error(path, `the lease can end ${victim} would run concurrently`, toHint(work))];
   const all = [...work, ...before];
+  const most = Math.max(LONG_LEASE_MS, 2 * toSum(all));
+  if (lease > most) {
+    const message = 'after a timeout or a crash, retries of the event get 503 until the lease ends';
+    return [warning(path, message, `set at most ${most / 1_000}s`)];
+  }
   if (lease > toSum(all)) return [];
   return [warning(path, 'a delivery that waited for a slot or a connection can get 503, as the lease is too short', toHint(all))];
 }
@@ -344,14 +313,10 @@ function checkMethods(
 ): Problem[] {
   if (listed.length === 0) return [];
   const own = toSenderMethods(description);
-  if (own !== undefined && !listed.some((method) => own.includes(method)))
-    return [
-      error(
-        path,
-        `${description.from?.title ?? scheme} sends deliveries by ${own.join(', ')}, which the route rejects with 405`,
-        `methods: [${own[0]}]; or remove methods`,
-      ),
-    ];
+  if (own !== undefined && !listed.some((method) => own.includes(method))) {
+    const message = `${description.from?.title ?? scheme} sends deliveries by ${own.join(', ')}, which the route rejects with 405`;
+    return [error(path, message, `methods: [${own[0]}]; or remove methods`)];
+  }
   // A handshake by GET or HEAD needs no entry, and may have one.
   if (handshake !== undefined) return [];
   if (!needsContent(description)) {
@@ -361,17 +326,10 @@ function checkMethods(
     const fix = own === undefined ? '' : `methods: [${own.join(', ')}], by which ${scheme} sends; or `;
     return [warning(path, message, `${fix}add none to contentTypes`)];
   }
-  return listed.flatMap((method, index) =>
-    METHODS_WITHOUT_CONTENT.has(method)
-      ? [
-          error(
-            [...path, index],
-            `${scheme} reads the body, which a ${method} request does not have, so all of them are rejected`,
-            `methods: [POST]`,
-          ),
-        ]
-      : [],
-  );
+  return listed.flatMap((method, index) => {
+    const message = `${scheme} reads the body, which a ${method} request does not have, so all of them are rejected`;
+    return METHODS_WITHOUT_CONTENT.has(method) ? [error([...path, index], message, 'methods: [POST]')] : [];
+  });
 }
 
 function checkMediaTypes({ contentTypes, description, scheme }: WebhookConfig, path: Path): Problem[] {

@@ -8,6 +8,7 @@ import { isPublicAddress } from '../../http/dial/address-rules.ts';
 import { parseDestinationRule } from '../../http/dial/destination.ts';
 import type { Config, LimitsConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
+import { REDIS_URL_HINT } from '../schema/store-schema.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
 import { checkMatch, checkOverlaps, checkTargetLength } from './validate-match.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
@@ -19,11 +20,11 @@ const MAX_LOG_FLUSH_MS: Milliseconds = 10_000;
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Problem[] {
-  return toRules(config, now).flatMap((rule) => rule());
+  return toRules(config, now).flatMap((rule) => [...rule()]);
 }
 
 /** The rules, in the order in which their problems are reported. */
-export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Problem[])[] {
+export function toRules(config: Config, now: EpochMilliseconds): (() => Iterable<Problem>)[] {
   return [
     () => checkPurpose(config),
     () => checkAddresses(config),
@@ -57,19 +58,15 @@ function checkLog({ log }: Config): Problem[] {
   return [error(['log', 'flush'], 'lines of the log may wait for 10s at most', 'flush: 250ms')];
 }
 
-function checkAddresses({ listen, admin }: Config): Problem[] {
-  const found: Problem[] = [];
+function* checkAddresses({ listen, admin }: Config): Iterable<Problem> {
   if (isOverlapping(listen.address, admin.address)) {
-    found.push(
-      error(['admin', 'address'], 'the admin port equals the data port', 'choose a separate port for metrics and health'),
-    );
+    yield error(['admin', 'address'], 'the admin port equals the data port', 'choose a separate port for metrics and health');
   }
   const message = 'every client is a trusted proxy, so anyone can claim any client address';
-  found.push(...checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message));
+  yield* checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message);
   const impersonation = 'identity headers of every client are trusted, so anyone can claim to be any user';
-  found.push(...checkTrustedRanges(listen.trustedIdentityProxies, ['listen', 'trustedIdentityProxies'], impersonation));
-  found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
-  return found;
+  yield* checkTrustedRanges(listen.trustedIdentityProxies, ['listen', 'trustedIdentityProxies'], impersonation);
+  yield* checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message);
 }
 
 function checkRevocationLists({ listen, proxy, authz }: Config): Problem[] {
@@ -81,37 +78,33 @@ function checkRevocationLists({ listen, proxy, authz }: Config): Problem[] {
   );
 }
 
-function checkStore({ store }: Config): Problem[] {
+function* checkStore({ store }: Config): Iterable<Problem> {
   const { redis } = store;
-  if (redis === undefined) return [];
+  if (redis === undefined) return;
   const path = ['store', 'redis'];
   const ways = [redis.url, redis.urlFile, redis.sentinel, redis.cluster].filter((way) => way !== undefined).length;
-  const found: Problem[] = [];
   if (ways !== 1)
-    found.push(
-      error(
-        path,
-        ways === 0 ? 'no address of Redis is configured' : 'the address of Redis is configured more than once',
-        'set exactly one of url, urlFile, sentinel and cluster',
-      ),
+    yield error(
+      path,
+      ways === 0 ? 'no address of Redis is configured' : 'the address of Redis is configured more than once',
+      'set exactly one of url, urlFile, sentinel and cluster',
     );
   if (redis.url !== undefined && !isRedisUrl(redis.url))
-    found.push(error([...path, 'url'], 'not a redis:// or rediss:// URL', 'write for example redis://127.0.0.1:6379'));
+    yield error([...path, 'url'], 'not a redis:// or rediss:// URL', REDIS_URL_HINT);
   if (redis.url !== undefined && isRedisUrl(redis.url) && new URL(redis.url).password !== '') {
-    found.push(warning([...path, 'url'], 'the config contains a password', 'use urlFile, passwordFile or passwordEnv'));
+    yield warning([...path, 'url'], 'the config contains a password', 'use urlFile, passwordFile or passwordEnv');
   }
   if (redis.passwordFile !== undefined && redis.passwordEnv !== undefined)
-    found.push(error([...path, 'passwordEnv'], 'the password is configured twice', 'set either passwordFile or passwordEnv'));
+    yield error([...path, 'passwordEnv'], 'the password is configured twice', 'set either passwordFile or passwordEnv');
   if (redis.cluster !== undefined && redis.db !== undefined)
-    found.push(error([...path, 'db'], 'a Redis Cluster has no numbered databases', 'remove db'));
-  return found;
+    yield error([...path, 'db'], 'a Redis Cluster has no numbered databases', 'remove db');
 }
 
 function isRedisUrl(text: string): boolean {
   return URL.canParse(text) && ['redis:', 'rediss:'].includes(new URL(text).protocol) && new URL(text).hostname !== '';
 }
 
-function toRouteRules(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): (() => readonly Problem[])[] {
+function toRouteRules(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): (() => Iterable<Problem>)[] {
   const at = [...path, 'webhook'];
   return [
     () => checkMatch(route, [...path, 'match']),
@@ -129,26 +122,26 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
   ];
 }
 
-function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, proxy, authz, provider }: Config): Problem[] {
-  const found: Problem[] = [];
+function* checkUpstream(
+  { upstream }: RouteConfig,
+  path: Path,
+  { listen, admin, proxy, authz, provider }: Config,
+): Iterable<Problem> {
   const at = [...path, 'upstream'];
   const hint = 'use the port that the app listens on';
-  if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to sidegate itself', hint));
+  if (isReachedBy(listen.address, upstream)) yield error(at, 'the upstream points to sidegate itself', hint);
   if (isReachedBy(admin.address, upstream))
-    found.push(error(at, 'the upstream points to the admin port, which trusts requests from loopback', hint));
+    yield error(at, 'the upstream points to the admin port, which trusts requests from loopback', hint);
   for (const [name, port] of Object.entries({ proxy, authz }))
     if (port !== undefined && isReachedBy(port.address, upstream))
-      found.push(error(at, `the upstream points to the ${name} port of sidegate`, hint));
+      yield error(at, `the upstream points to the ${name} port of sidegate`, hint);
   // With the interception mode env, the app has moved to 8482, which is also the default port of the API.
   if (provider?.roles.includes('accept') === true && isReachedBy(provider.address, upstream))
-    found.push(
-      error(
-        at,
-        'the upstream points to the API of provider, which trusts requests from loopback',
-        `${hint}, or set provider.address to another port, such as 127.0.0.1:8483`,
-      ),
+    yield error(
+      at,
+      'the upstream points to the API of provider, which trusts requests from loopback',
+      `${hint}, or set provider.address to another port, such as 127.0.0.1:8483`,
     );
-  return found;
 }
 
 /** By default, only the sender repeats a delivery. */
@@ -165,98 +158,76 @@ function checkClientCertificate({ clientCertificate }: RouteConfig, path: Path, 
   return [error([...path, 'clientCertificate'], message, 'set listen.tls.clientCaFile')];
 }
 
-function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteConfig, path: Path): Problem[] {
-  const found: Problem[] = [];
+function* checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteConfig, path: Path): Iterable<Problem> {
   const hasCheck = [webhook, basic, clientCertificate].some((section) => section !== undefined);
   if (!hasCheck && allow === undefined)
-    found.push(
-      error(
-        path,
-        'the route has no check',
-        'add webhook, basic or clientCertificate; to allow unauthenticated access, set allow: anyone',
-      ),
+    yield error(
+      path,
+      'the route has no check',
+      'add webhook, basic or clientCertificate; to allow unauthenticated access, set allow: anyone',
     );
   if (mode === 'observe')
-    found.push(
-      warning(
-        [...path, 'mode'],
-        'every request is forwarded: sidegate only reports what it would have rejected',
-        'set mode: enforce once no valid request would be rejected',
-      ),
+    yield warning(
+      [...path, 'mode'],
+      'every request is forwarded: sidegate only reports what it would have rejected',
+      'set mode: enforce once no valid request would be rejected',
     );
   if (hasCheck && allow !== undefined)
-    found.push(error([...path, 'allow'], 'the route has a check and also allows anyone', 'remove one of the two'));
-  return found;
+    yield error([...path, 'allow'], 'the route has a check and also allows anyone', 'remove one of the two');
 }
 
 /** Two routes that have the same name. */
-function checkNames(routes: readonly RouteConfig[]): Problem[] {
+function* checkNames(routes: readonly RouteConfig[]): Iterable<Problem> {
   const names = new Set<string>();
-  return routes.flatMap(({ name }, index) => {
-    const isTaken = names.has(name);
+  for (const [index, { name }] of routes.entries()) {
+    if (names.has(name)) yield error(['routes', index, 'name'], `two routes are named ${name}`);
     names.add(name);
-    return isTaken ? [error(['routes', index, 'name'], `two routes are named ${name}`)] : [];
-  });
+  }
 }
 
 /** Everything wrong or risky in the endpoint's section. */
-function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Problem[] {
-  if (authz === undefined) return [];
-  const found: Problem[] = [];
+function* checkAuthz({ authz, listen, admin, proxy, routes }: Config): Iterable<Problem> {
+  if (authz === undefined) return;
   const { port } = authz.address;
   if (port !== 0 && [listen.address.port, admin.address.port, proxy?.address.port].includes(port))
-    found.push(
-      error(['authz', 'address'], 'another listener of sidegate uses this port', 'choose a separate port for the endpoint'),
-    );
+    yield error(['authz', 'address'], 'another listener of sidegate uses this port', 'choose a separate port for the endpoint');
   if (authz.tls === undefined && !isLoopbackOnly(authz.address))
-    found.push(
-      warning(
-        ['authz', 'address'],
-        'passwords may cross the network in clear text between the proxy and this port',
-        'set authz.tls, or listen on loopback next to the proxy',
-      ),
+    yield warning(
+      ['authz', 'address'],
+      'passwords may cross the network in clear text between the proxy and this port',
+      'set authz.tls, or listen on loopback next to the proxy',
     );
   const message = 'this range allows every caller, so anyone can guess passwords and claim any client address';
-  found.push(...checkTrustedRanges(authz.trustedCallers, ['authz', 'trustedCallers'], message));
+  yield* checkTrustedRanges(authz.trustedCallers, ['authz', 'trustedCallers'], message);
   if (routes.every(({ webhook }) => webhook !== undefined))
-    found.push(
-      warning(['authz'], 'every route verifies request bodies, which this endpoint never receives', 'add a route with basic'),
-    );
-  return found;
+    yield warning(['authz'], 'every route verifies request bodies, which this endpoint never receives', 'add a route with basic');
 }
 
 /** Everything wrong or risky in the proxy's section. */
-function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): Problem[] {
-  if (proxy === undefined) return [];
-  const found = checkUsers(proxy.basic, ['proxy', 'basic'], now);
+function* checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): Iterable<Problem> {
+  if (proxy === undefined) return;
+  yield* checkUsers(proxy.basic, ['proxy', 'basic'], now);
   const { port } = proxy.address;
   if (port !== 0 && [listen.address.port, admin.address.port].includes(port))
-    found.push(
-      error(['proxy', 'address'], 'another listener of sidegate uses this port', 'choose a separate port for the proxy'),
-    );
+    yield error(['proxy', 'address'], 'another listener of sidegate uses this port', 'choose a separate port for the proxy');
   if (proxy.requireTls && proxy.tls === undefined)
-    found.push(
-      error(
-        ['proxy', 'requireTls'],
-        'no client can connect over TLS, so every client would be rejected',
-        'set proxy.tls, or set requireTls: false for a proxy on loopback',
-      ),
+    yield error(
+      ['proxy', 'requireTls'],
+      'no client can connect over TLS, so every client would be rejected',
+      'set proxy.tls, or set requireTls: false for a proxy on loopback',
     );
   if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
-    found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
+    yield warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls');
   for (const [index, text] of proxy.allow.entries()) {
     const path: Path = ['proxy', 'allow', index];
     const rule = parseDestinationRule(text);
-    if (rule === undefined)
-      found.push(error(path, `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port'));
+    if (rule === undefined) yield error(path, `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port');
     else if (proxy.denyPrivate && isIP(rule.host) !== 0 && !isPublicAddress(rule.host))
-      found.push(warning(path, 'denyPrivate rejects this address', 'remove the entry, or set denyPrivate: false'));
+      yield warning(path, 'denyPrivate rejects this address', 'remove the entry, or set denyPrivate: false');
   }
-  if (proxy.allow.length === 0)
-    found.push(warning(['proxy', 'allow'], 'no destination is allowed', 'list destinations as host:port'));
+  if (proxy.allow.length === 0) yield warning(['proxy', 'allow'], 'no destination is allowed', 'list destinations as host:port');
   if (!proxy.denyPrivate)
-    found.push(warning(['proxy', 'denyPrivate'], 'an allowed name may resolve to any address in the internal network'));
-  return found;
+    yield warning(['proxy', 'denyPrivate'], 'an allowed name may resolve to any address in the internal network');
 }
 
 /** Warnings about routes that continue the traces of unverified callers. */
@@ -277,25 +248,21 @@ const MAX_RETENTION_MS: Milliseconds = 86_400_000;
 const BODY_ROOM_BYTES = 2_048;
 
 /** Everything wrong with `storeBody`. */
-function checkStoreBody({ storeBody }: WebhookConfig, path: Path, { journal }: Config): Problem[] {
-  if (storeBody === undefined) return [];
+function* checkStoreBody({ storeBody }: WebhookConfig, path: Path, { journal }: Config): Iterable<Problem> {
+  if (storeBody === undefined) return;
   const { maxBytes, retention } = storeBody;
-  const found: Problem[] = [];
   if (journal.size === 0)
-    found.push(error(path, 'bodies are stored in the journal, which is disabled', 'remove storeBody, or set journal.size: 1000'));
+    yield error(path, 'bodies are stored in the journal, which is disabled', 'remove storeBody, or set journal.size: 1000');
   if (maxBytes < 1 || maxBytes > MAX_STORED_BODY_BYTES)
-    found.push(error([...path, 'maxBytes'], 'a stored body has 1 byte to 64Ki', 'maxBytes: 64Ki, or remove storeBody'));
+    yield error([...path, 'maxBytes'], 'a stored body has 1 byte to 64Ki', 'maxBytes: 64Ki, or remove storeBody');
   else if (maxBytes + BODY_ROOM_BYTES > journal.maxBodyBytes)
-    found.push(
-      error(
-        [...path, 'maxBytes'],
-        'such a body does not fit into journal.maxBodyBytes, the memory of all stored bodies',
-        'raise journal.maxBodyBytes, for example to 4Mi, or lower maxBytes',
-      ),
+    yield error(
+      [...path, 'maxBytes'],
+      'such a body does not fit into journal.maxBodyBytes, the memory of all stored bodies',
+      'raise journal.maxBodyBytes, for example to 4Mi, or lower maxBytes',
     );
   if (retention < 1 || retention > MAX_RETENTION_MS)
-    found.push(error([...path, 'retention'], 'a body is stored for 1ms to 1d', 'retention: 1h, or remove storeBody'));
-  return found;
+    yield error([...path, 'retention'], 'a body is stored for 1ms to 1d', 'retention: 1h, or remove storeBody');
 }
 
 // The rules of app probes: no duplicates, and no probe of the gate itself.
@@ -310,19 +277,17 @@ export function toProbeAddress(href: string): SocketAddress {
 }
 
 /** Everything wrong with them. */
-function checkAppProbes({ admin, listen }: Config): Problem[] {
+function* checkAppProbes({ admin, listen }: Config): Iterable<Problem> {
   const seen = new Set<string>();
-  return admin.appProbes.flatMap(({ container, kind, url }, index) => {
+  for (const [index, { container, kind, url }] of admin.appProbes.entries()) {
     const path = ['admin', 'appProbes', index];
-    const found: Problem[] = [];
     const id = `${container}/${kind}`;
-    if (seen.has(id)) found.push(error(path, `${id} is configured twice`, 'each probe of a container has exactly one URL'));
+    if (seen.has(id)) yield error(path, `${id} is configured twice`, 'each probe of a container has exactly one URL');
     seen.add(id);
     const target = toProbeAddress(url);
     if ([listen.address, admin.address].some((address) => isReachedBy(address, target)))
-      found.push(error([...path, 'url'], 'this URL points to sidegate itself', 'use the port that the app listens on'));
-    return found;
-  });
+      yield error([...path, 'url'], 'this URL points to sidegate itself', 'use the port that the app listens on');
+  }
 }
 
 // The rules of `workers`: what several threads can share, and what only one can do.
@@ -347,36 +312,32 @@ export const DIVIDED_LIMITS = [
 ] as const satisfies readonly (keyof LimitsConfig)[];
 
 /** Everything that more than one worker cannot do. */
-function checkWorkers(config: Config): Problem[] {
+function* checkWorkers(config: Config): Iterable<Problem> {
   const { workers, store, limits, routes, proxy, authz } = config;
-  if (workers === 1) return [];
-  const found: Problem[] = [];
+  if (workers === 1) return;
   if (store.redis === undefined)
-    found.push(
-      error(
-        ['workers'],
-        'without Redis each worker would remember only its own events, so that the app would get duplicates, and bans would not apply to all connections',
-        'set store.redis, for example redis: { url: redis://127.0.0.1:6379 }, or remove workers',
-      ),
+    yield error(
+      ['workers'],
+      'without Redis each worker would remember only its own events, so that the app would get duplicates, and bans would not apply to all connections',
+      'set store.redis, for example redis: { url: redis://127.0.0.1:6379 }, or remove workers',
     );
   if (routes.length === 0 && proxy === undefined && authz === undefined)
-    found.push(warning(['workers'], 'only the first worker runs provider, so the others do nothing', 'remove workers'));
+    yield warning(['workers'], 'only the first worker runs provider, so the others do nothing', 'remove workers');
   for (const name of DIVIDED_LIMITS) {
     const limit = limits[name];
     if (limit === undefined || limit === 0 || limit >= workers) continue;
     const message = `${limit} cannot be divided among ${workers} workers`;
-    found.push(error(['limits', name], message, `set at least ${workers}, or lower workers`));
+    yield error(['limits', name], message, `set at least ${workers}, or lower workers`);
   }
   for (const [index, { webhook }] of routes.entries()) {
     const hint = (key: string): string => `remove ${key}, or set workers: 1`;
     if (webhook?.ack === 'onAccept')
-      found.push(
-        error(['routes', index, 'webhook', 'ack'], 'only the first worker has the queue of provider', hint('ack: onAccept')),
-      );
+      yield error(['routes', index, 'webhook', 'ack'], 'only the first worker has the queue of provider', hint('ack: onAccept'));
     if (webhook?.storeBody !== undefined)
-      found.push(
-        error(['routes', index, 'webhook', 'storeBody'], 'bodies are not stored with more than one worker', hint('storeBody')),
+      yield error(
+        ['routes', index, 'webhook', 'storeBody'],
+        'bodies are not stored with more than one worker',
+        hint('storeBody'),
       );
   }
-  return found;
 }

@@ -27,7 +27,7 @@ const userSource = z
       }),
       z.strictObject({
         mapDir: filePath.describe(
-          'Directory of a mounted Secret in the auth-map format of ingress-nginx: one file per user, which contains the hash.',
+          'Directory of a mounted Secret in the auth-map format of ingress-nginx: one file per user, which contains the hash. Names that start with a dot, and what is not a file, are skipped.',
         ),
         ...SOURCE_FIELDS,
       }),

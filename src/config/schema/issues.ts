@@ -120,12 +120,27 @@ function findMissingSpace(text: string, path: Path, schema: JsonSchema): string 
   return `write a space after the colon: ${key}: ${isShownAt(schema, [...path, key], value) ? value : '…'}`;
 }
 
+/** Keys of other tools, by which users mean one of ours: that key, and what to write. */
+const OTHER_NAMES: Readonly<Record<string, readonly [key: string, hint: string]>> = {
+  preset: ['scheme', 'did you mean "scheme"?'],
+  secretKeyRef: ['env', 'set a variable of the container from the Secret, and write { env: NAME }'],
+  htpasswd: ['users', 'for example users: [ { file: /etc/sidegate/users } ]'],
+  usersFile: ['users', 'for example users: [ { file: /etc/sidegate/users } ]'],
+};
+
 function describeUnknownKey(name: string, issue: Issue, path: Path, schema: JsonSchema): Problem {
   const at = [...path, name];
   const message = `unknown key "${showKey(name, issue, at, schema)}"`;
   const missing = findMissingSpace(name, path, schema);
   if (missing !== undefined) return { ...error(at, message, missing), isAboutKey: true };
   const known = toKnownKeys(schema, path);
+  // Of a union, of which another key chose another variant.
+  if (known.includes(name)) {
+    const others = Object.keys(Object(issue.input)).filter((key) => key !== name && known.includes(key));
+    return { ...error(at, `"${name}" cannot be set beside ${others.join(', ')}`, 'remove one of them'), isAboutKey: true };
+  }
+  const meant = OTHER_NAMES[name];
+  if (meant !== undefined && known.includes(meant[0])) return { ...error(at, message, meant[1]), isAboutKey: true };
   const nearest = findNearest(name, known);
   const near = nearest === undefined ? `allowed keys: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
   const hint = name === 'secret' && known.includes('keys') ? KEYS_HINT : near;
@@ -160,6 +175,8 @@ function describeType(issue: z.core.$ZodIssueInvalidType, path: Path, schema: Js
   const message = isMissing ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
   const missing = typeof issue.input === 'string' ? findMissingSpace(issue.input, path, schema) : undefined;
   if (missing !== undefined) return error(path, message, missing);
+  if (path.length === 1 && path[0] === 'listen' && /^\d+$/.test(String(issue.input)))
+    return error(path, message, `for example listen: { address: 0.0.0.0:${String(issue.input)} }`);
   const example = issue.expected === 'object' || issue.expected === 'array' ? findExample(schema, path) : undefined;
   return error(path, message, example && `for example ${String(path.at(-1))}: ${example}`);
 }

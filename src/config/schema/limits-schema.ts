@@ -38,7 +38,7 @@ export const limits = z
     maxConnectionsPerClient: count
       .default(512)
       .describe(
-        'Maximum number of open connections of one client (an IPv4 address or an IPv6 /64) on each of those ports. A further one replaces an idle one of that client. Does not apply to trustedProxies, trustedCallers and the load balancers of proxyProtocol, whose idle connections are replaced only if no other is idle.',
+        'Maximum number of open connections of one client (an IPv4 address or an IPv6 /64) on each of those ports. A further one replaces an idle one of that client. Does not apply to a forward proxy on loopback, trustedProxies, trustedCallers and the load balancers of proxyProtocol, whose idle connections are replaced only if no other is idle.',
       ),
     maxRequestsPerClient: count
       .default(512)

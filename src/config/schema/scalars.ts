@@ -154,7 +154,9 @@ function parseUpstream(text: string): SocketAddress | { problem: string } {
     };
   if (url.username !== '' || url.password !== '') return { problem: 'an upstream must not contain a user or password' };
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || text.endsWith('/')) {
-    return { problem: 'an upstream must be an origin without a path: the path of the request is forwarded unchanged' };
+    return {
+      problem: `an upstream must be an origin without a path: the path of the request is forwarded unchanged; write "${url.origin}"`,
+    };
   }
   const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
   const port = url.port === '' ? 80 : Number(url.port);

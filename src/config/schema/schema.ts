@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { AMBIGUOUS_FORMS } from '../../core/head.ts';
+import { HOST_NAME } from '../../core/listen-address.ts';
 import { MAX_METHOD_LENGTH } from '../../core/request.ts';
 import { PATH_DISTINCTIONS } from '../../http/path-forms.ts';
 import { basic, portBasic } from './basic-schema.ts';
@@ -181,7 +182,10 @@ const match = z.strictObject({
   pathPrefix: z.string().optional().describe('Matches this path and all paths below it, in whole segments.'),
   host: z
     .string()
-    .regex(/^[A-Za-z0-9.-]{1,253}$/, 'a host must be a name without a port')
+    .regex(
+      HOST_NAME,
+      'a host must be a name such as www.example.com, in its xn-- form and without a port; wildcards are not supported: list each host',
+    )
     .transform((host) => host.toLowerCase().replace(/\.$/, ''))
     .optional()
     .describe(
@@ -264,7 +268,10 @@ const route = z.strictObject({
   idleTimeout: timeLimit()
     .prefault('5m')
     .describe('Maximum pause within a streamed response, maximum idle time of an upgraded connection, and of its app to read.'),
-  webhook: webhook.optional().describe('Requires a signed webhook.'),
+  webhook: webhook
+    .meta({ examples: [{ scheme: 'github', keys: [{ name: 'current', secret: { file: '/etc/sidegate/github' } }] }] })
+    .optional()
+    .describe('Requires a signed webhook.'),
   basic: basic.optional().describe('Requires a user name and password (HTTP Basic, RFC 7617).'),
   clientCertificate: clientCertificate
     .optional()

@@ -3,6 +3,10 @@ import { getHeapStatistics } from 'node:v8';
 import * as z from 'zod';
 import { envName, filePath, nodeAddress, timeLimit } from './scalars.ts';
 
+/** For a URL that is wrong, often because of a character in its password. */
+export const REDIS_URL_HINT =
+  'for example redis://127.0.0.1:6379/1; in a password, write @ as %40, / as %2F, ? as %3F, # as %23 and % as %25, or use passwordFile';
+
 const tls = z
   .union([
     z.literal(true).transform(() => ({})),

@@ -18,10 +18,13 @@ export const MAX_CONTENT_BYTES = 128 * 1024 * 1024;
 export class UnusableFile extends Error {
   readonly path: string;
   readonly hint: string;
-  constructor(path: string, message: string, hint: string) {
+  /** It is a directory, a pipe or a device. */
+  readonly isNoFile: boolean;
+  constructor(path: string, message: string, hint: string, isNoFile = false) {
     super(message);
     this.path = path;
     this.hint = hint;
+    this.isNoFile = isNoFile;
   }
 }
 
@@ -100,9 +103,9 @@ export async function withFile<T>(file: string, use: (handle: FileHandle) => Pro
 }
 
 function requireRegular(file: string, stats: Stats): void {
-  if (stats.isDirectory()) throw new UnusableFile(file, 'is a directory', UNREAD_HINT);
+  if (stats.isDirectory()) throw new UnusableFile(file, 'is a directory', 'name a file in it', true);
   if (!stats.isFile())
-    throw new UnusableFile(file, 'is not a regular file', 'use a regular file: sidegate reads it again at each reload');
+    throw new UnusableFile(file, 'is not a regular file', 'use a regular file: sidegate reads it again at each reload', true);
 }
 
 /** The rest of a file, in chunks. */

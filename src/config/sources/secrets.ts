@@ -155,8 +155,14 @@ async function readSecretDir(folder: string, read: Read): Promise<UserTextRead> 
 async function readMapDir(folder: string, names: readonly string[], read: Read): Promise<UserTextRead> {
   const hashes = new Map<string, string>();
   for (const name of [...names].sort()) {
-    // The kubelet's symlinks start with two dots.
-    if (!name.startsWith('..')) hashes.set(name, (await read(join(folder, name))).trim());
+    // The kubelet's symlinks start with two dots, the files of editors with one.
+    if (name.startsWith('.')) continue;
+    try {
+      hashes.set(name, (await read(join(folder, name))).trim());
+    } catch (thrown) {
+      // Such as lost+found. One that cannot be read could be a user, who must not lose the password without a word.
+      if (!(thrown instanceof UnusableFile && thrown.isNoFile)) throw thrown;
+    }
   }
   return { kind: 'map', where: folder, hashes };
 }

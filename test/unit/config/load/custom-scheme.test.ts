@@ -149,11 +149,15 @@ test('a preset includes the handshake of its sender', () => {
     const { config } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
     return [name, config?.routes[0]?.webhook?.handshake?.type];
   });
-  const signed = ['discord', 'front', 'meta', 'microsoft-graph', 'slack', 'twitch', 'x', 'zoom'];
-  const open = ['asana', 'braintree', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello', 'woocommerce'];
+  const signed = ['discord', 'front', 'meta', 'microsoft-graph', 'slack', 'smartcar', 'twitch', 'x', 'zoom'];
+  const open = [
+    ...['asana', 'braintree', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'statsig', 'trello'],
+    'woocommerce',
+  ];
   const same = [...signed, ...open].map((name) => [name, name]);
   expect(Object.fromEntries(types.filter(([, type]) => type !== undefined))).toEqual({
     ...Object.fromEntries(same),
+    clio: 'asana',
     intercom: 'trello',
     mandrill: 'trello',
     whatsapp: 'meta',
@@ -223,4 +227,15 @@ describe('a custom scheme', () => {
     const { problems } = toConfig({ scheme: 'custom', custom, keys: [{ name: 'k', secret: { env: 'SECRET' } }] });
     expect(problems.join('\n')).toMatch(expected);
   });
+});
+
+test.each([
+  [{ signature: { header: 'Authorization', list: ' ', forms: [{ prefix: 'HMAC-SHA256 ' }] } }, 'contains the separator'],
+  [{ signature: { header: 'X-S' }, timestamp: { header: 'x-s' }, signed: ['timestamp', 'body'], separator: '.' }, 'needed twice'],
+  [{ signature: { form: 'sig' }, signed: ['form'] }, 'the signed form would contain its own signature'],
+  [{ signature: { json: '$.sig' }, signed: ['form'] }, 'the signed form would contain its own signature'],
+  [{ signature: { header: 'X-S' }, signed: [{ form: 'f' }, 'body'], separator: '.', contentShape: 'json-object' }, 'not JSON'],
+])('rejects a scheme that no delivery can satisfy: %j', (custom, expected) => {
+  const { problems } = toConfig({ scheme: 'custom', custom, keys: [{ name: 'k', secret: { env: 'HOME' } }] });
+  expect(problems).toContainEqual(expect.stringMatching(new RegExp(`${expected}.*, so no delivery could be verified`)));
 });

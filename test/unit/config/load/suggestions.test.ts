@@ -57,6 +57,28 @@ describe('a missing object', () => {
   });
 });
 
+describe('a mistake of users who know other tools gets a hint:', () => {
+  const toWebhook = (webhook: object) => ({ routes: [{ ...ROUTE, webhook }] });
+  const toSecret = (secret: object) => toWebhook({ keys: [{ name: 'current', secret }] });
+  const toBasic = (basic: object) => ({ routes: [{ ...ROUTE, webhook: undefined, basic }] });
+  test.each([
+    ['preset', toWebhook({ preset: 'github', keys: KEYS }), 'did you mean "scheme"?'],
+    ['two sources of a secret', toSecret({ env: 'A', file: '/a' }), '"file" cannot be set beside env'],
+    ['a reference to a Secret', toSecret({ secretKeyRef: { name: 'a', key: 'b' } }), 'write { env: NAME }'],
+    ['a file of htpasswd', toBasic({ realm: 'a', htpasswd: '/users' }), 'users: [ { file: /etc/sidegate/users } ]'],
+    ['usersFile', toBasic({ realm: 'a', usersFile: '/users' }), 'users: [ { file: /etc/sidegate/users } ]'],
+    ['a port alone', { listen: 8080, routes: [ROUTE] }, 'listen: { address: 0.0.0.0:8080 }'],
+    [
+      'an empty section',
+      { routes: [{ ...ROUTE, webhook: null }] },
+      'for example webhook: { scheme: github, keys: [ { name: current, ',
+    ],
+    ['an upstream with a path', { routes: [{ ...ROUTE, upstream: 'http://a:3000/x' }] }, 'write "http://a:3000"'],
+  ])('%s', (_title, config, hint) => {
+    expect(toProblems(config)).toContain(hint);
+  });
+});
+
 test('a secret beside the keys gets an example of keys', () => {
   const problems = toProblems({ routes: [{ ...ROUTE, webhook: { scheme: 'github', secret: 'abc' } }] });
   expect(problems).toContain('hint: for example keys: [ { name: current, secret: { env: MY_SECRET } } ]');

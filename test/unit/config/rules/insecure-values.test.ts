@@ -147,7 +147,7 @@ test.each([
 });
 
 describe('a secret', () => {
-  const read = async (text: string): Promise<readonly string[]> => {
+  const read = async (text: string | Buffer): Promise<readonly string[]> => {
     const file = join(folder, 'secret');
     writeFileSync(file, text);
     const found = await readSecret({ file });
@@ -165,6 +165,13 @@ describe('a secret', () => {
   ])('gets a warning if it is the placeholder %s', async (text) => {
     expect(await read(`${text}\n`)).toEqual([expect.stringMatching(/looks like a placeholder, which anyone can guess/)]);
   });
+
+  test.each([Buffer.from('\ufeffx7PqLw2Zk9'), Buffer.from('\ufeffx7PqLw2Zk9\n', 'utf16le')])(
+    'gets a warning if its file starts with a byte order mark: %o',
+    async (bytes) => {
+      expect(await read(bytes)).toEqual([expect.stringMatching(/starts with a byte order mark/)]);
+    },
+  );
 
   test.each(['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'xoxb-1', 'youreallyrandom', '0123456789abcdef'])(
     'gets none if it is %s',

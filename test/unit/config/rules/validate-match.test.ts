@@ -7,6 +7,31 @@ function check(match: string): [path: string, message: string, hint: string | un
   return parseConfig('gate.yaml', text, systemClock).problems.map(({ path, message, hint }) => [path, message, hint]);
 }
 
+test.each([
+  '.example.com',
+  '*.example.com',
+  '.',
+  '..',
+  'a..b',
+  'a.b..',
+  '-a.b',
+  'a:80',
+  'bücher.de',
+  '[::1]',
+  `${'a'.repeat(64)}.b`,
+])('the host %s, which no request could match, is an error', (host) => {
+  expect(check(`{ path: /x, host: "${host}" }`)).toEqual([
+    ['routes.0.match.host', expect.stringMatching(/^a host must be/), undefined],
+  ]);
+});
+
+test.each(['EXAMPLE.com', 'example.com.', 'my_app', '127.0.0.1', 'xn--bcher-kva.de', 'localhost'])(
+  'the host %s is a name',
+  (host) => {
+    expect(check(`{ path: /x, host: "${host}" }`).filter(([path]) => path.endsWith('host'))).toEqual([]);
+  },
+);
+
 describe('a path with a pattern of another proxy', () => {
   test.each([
     ['/admin/*', '*', '/admin'],

@@ -105,6 +105,21 @@ describe('the lease', () => {
     expect(findProblems({ webhook: { dedup: { lease: `${needed + 1}ms`, maxWait: '1s' } }, route })).toEqual([]);
   });
 
+  test('get a warning above ten minutes, unless the app may take so long', () => {
+    const warned = expect.stringContaining('retries of the event get 503 until the lease ends');
+    expect(findProblems({ webhook: { dedup: { lease: '601s' } } })).toEqual([warned]);
+    expect(findProblems({ webhook: { order: { ...ORDER, lease: '1h' } } })).toEqual([warned]);
+    expect(findProblems({ webhook: { dedup: { lease: '10m' } } })).toEqual([]);
+    expect(findProblems({ webhook: { dedup: { lease: '1h' } }, route: { timeout: '20m' } })).toEqual([]);
+  });
+
+  test('must be shorter than the retention', () => {
+    const problems = findProblems({ webhook: { dedup: { lease: '10d' } } });
+    expect(problems).toContainEqual(
+      expect.stringContaining('a handled event is forgotten sooner than one that is being handled'),
+    );
+  });
+
   test('need not cover the time of the app if deliveries are stored', () => {
     expect(findProblems({ webhook: { ack: 'onAccept', dedup: { lease: '6s' } }, route: { timeout: '60s' } })).toEqual([]);
   });
