@@ -219,12 +219,19 @@ export function toSegment(id: string): string {
   return encodeURIComponent(id);
 }
 
+/** The parameters that are given; a list is a repeated one. */
+export function toQuery(given: Readonly<Record<string, string | readonly string[] | undefined>>): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value = []] of Object.entries(given)) for (const each of [value].flat()) query.append(name, each);
+  return query;
+}
+
 /** Reads the pages of a list, at most `limit` entries; `position`: the member with the next position, and the parameter that continues there. */
 export async function readPages<T>(
   client: ApiClient,
   path: string,
-  query: URLSearchParams,
-  { limit, position }: { readonly limit: number; readonly position: 'iterator' | 'cursor' },
+  query = new URLSearchParams(),
+  { limit = Number.POSITIVE_INFINITY, position = 'iterator' }: { limit?: number; position?: 'iterator' | 'cursor' } = {},
 ): Promise<T[]> {
   const all: T[] = [];
   let next: unknown;

@@ -5,7 +5,7 @@ import type { AttemptView } from '../provider/api/schemas.ts';
 import type { Io } from './io.ts';
 
 /** A column: its title, and how it shows a row. */
-type Column<Row> = readonly [title: string, show: (row: Row) => string];
+export type Column<Row> = readonly [title: string, show: (row: Row) => string];
 
 const BAR_WIDTH = 30;
 /** Plain progress lines: one for each tenth. */

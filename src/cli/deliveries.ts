@@ -1,228 +1,174 @@
 /** `sidegate deliveries`: lists, shows and repairs the deliveries of a running provider. */
-import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
-import { formatJson, toPrintable } from '../core/text.ts';
+import { toPrintable } from '../core/text.ts';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../provider/api/schemas.ts';
-import { type ApiClient, ApiFailure, readPages } from './api-client.ts';
-import {
-  type FilterOptions,
-  type ProviderOptions,
-  parseDeliveryId,
-  runProviderCommand,
-  toDeliveryPath,
-  toFilter,
-  withConsole,
-  withFilter,
-  withFormat,
-  withProvider,
-} from './api-options.ts';
-import { formatMembers, formatOutcome, formatTable, ProgressOutput } from './api-output.ts';
+import { ApiFailure, readPages, toQuery, toSegment } from './api-client.ts';
+import { type ApiCall, type ApiCommand, type ApiGroup, FORMAT } from './api-command.ts';
+import { type ApiOption, FILTER, type FilterOptions, toFilter } from './api-options.ts';
+import { type Column, formatMembers, formatOutcome, formatTable, ProgressOutput } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
-/** Adds the commands. */
-export function addDeliveries(program: Command, io: Io, setExit: (code: number) => void): void {
-  const group = program.command('deliveries').description('list, show and repair the deliveries of a running provider');
-  const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
-    runProviderCommand(options, io, action).then(setExit);
-  withFormat(withFilter(withOutgoing(group.command('list').description('list deliveries, newest event first'))))
-    .option('--state <state>', 'waiting, delivered, dead or skipped; repeatable', COLLECT)
-    .option('--limit <number>', 'maximum number of deliveries', '50')
-    .action((options) => run(options, (client) => list(client, options, io)));
-  withFormat(withOutgoing(group.command('show').description('show a delivery and its attempts')))
-    .argument('<id>', 'EVENT~ENDPOINT')
-    .action((id, options) => run(options, (client) => show(client, id, options, io)));
-  addRepairs(group, withOutgoing, io, (options) => (action) => run(options, action));
+interface DeliveriesOptions extends FilterOptions {
+  readonly state?: readonly string[];
+  readonly limit: string;
+  readonly dryRun?: true;
+  readonly yes?: true;
 }
 
-/** The console API has all operations of these commands. */
-function withOutgoing(command: Command): Command {
-  return withConsole(withProvider(command));
-}
+const COLUMNS: readonly Column<OutgoingDelivery>[] = [
+  ['ID', ({ id }) => id],
+  ['TYPE', ({ type }) => type],
+  ['TENANT', ({ tenant = '' }) => tenant],
+  ['STATE', ({ state }) => state],
+  ['ATTEMPTS', ({ attempts }) => String(attempts)],
+  ['ACCEPTED', ({ createdAt }) => createdAt],
+  ['NEXT ATTEMPT', ({ due }) => due ?? ''],
+  ['LAST OUTCOME', ({ lastAttempt }) => (lastAttempt === undefined ? '' : formatOutcome(lastAttempt))],
+];
 
-async function list(
-  client: ApiClient,
-  options: FilterOptions & {
-    readonly state?: readonly string[];
-    readonly format: string;
-    readonly limit: string;
+const list: ApiCommand<DeliveriesOptions> = {
+  description: 'list deliveries, newest event first',
+  options: [
+    ...FILTER,
+    FORMAT,
+    ['--state <state>', 'waiting, delivered, dead or skipped; repeatable', COLLECT],
+    ['--limit <number>', 'maximum number of deliveries', '50'],
+  ],
+  async run({ client, options, printTable }) {
+    const limit = toCount(options.limit, '--limit');
+    const query = toQuery({ ...toFilter(options), state: options.state });
+    return printTable(await readPages<OutgoingDelivery>(client, '/deliveries', query, { limit }), COLUMNS);
   },
-  io: Io,
-): Promise<number> {
-  const { state = [], format } = options;
-  const limit = toCount(options.limit, '--limit');
-  const query = new URLSearchParams(toFilter(options));
-  for (const each of state) query.append('state', each);
-  const all = await readPages<OutgoingDelivery>(client, '/deliveries', query, { limit, position: 'iterator' });
-  const table = () =>
-    formatTable(all, [
-      ['ID', ({ id }) => id],
-      ['TYPE', ({ type: name }) => name],
-      ['TENANT', ({ tenant = '' }) => tenant],
-      ['STATE', ({ state: name }) => name],
-      ['ATTEMPTS', ({ attempts }) => String(attempts)],
-      ['ACCEPTED', ({ createdAt }) => createdAt],
-      ['NEXT ATTEMPT', ({ due }) => due ?? ''],
-      ['LAST OUTCOME', ({ lastAttempt }) => (lastAttempt === undefined ? '' : formatOutcome(lastAttempt))],
-    ]);
-  io.stdout(format === 'json' ? formatJson(all) : table());
-  return EXIT.ok;
-}
+};
 
-async function show(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
-  const found = (await client.request('GET', toDeliveryPath(id))) as OutgoingDeliveryDetail;
-  if (format === 'json') {
-    io.stdout(formatJson(found));
-    return EXIT.ok;
-  }
-  const { history } = found;
-  io.stdout(
-    formatMembers([
-      ['event', found.event],
-      ['endpoint', found.endpoint],
-      ['type', found.type],
-      ['tenant', found.tenant],
-      ['state', found.state],
-      ['accepted', found.createdAt],
-      ['next attempt', found.due],
-      ['settled', found.settledAt],
-      ['attempts', String(found.attempts)],
-    ]),
-  );
-  if (history.length === 0) return EXIT.ok;
-  const table = formatTable(history, [
+function formatDelivery({ history, ...found }: OutgoingDeliveryDetail): string {
+  const members = formatMembers([
+    ['event', found.event],
+    ['endpoint', found.endpoint],
+    ['type', found.type],
+    ['tenant', found.tenant],
+    ['state', found.state],
+    ['accepted', found.createdAt],
+    ['next attempt', found.due],
+    ['settled', found.settledAt],
+    ['attempts', String(found.attempts)],
+  ]);
+  if (history.length === 0) return members;
+  const attempts = formatTable(history, [
     ['AT', ({ at }) => at],
     ['DURATION', ({ durationMs }) => `${Math.round(durationMs)} ms`],
     ['OUTCOME', formatOutcome],
     ['DETAIL', ({ detail = '' }) => detail],
   ]);
-  io.stdout(`\n${table}`);
-  return EXIT.ok;
+  return `${members}\n${attempts}`;
 }
 
-/** How the command speaks about an action. */
-interface ActionTexts {
-  readonly description: string;
-  /** Before a number of deliveries, or an ID. */
-  readonly done: string;
-  /** Of a single delivery that was not changed. */
-  readonly unchanged: string;
-}
+type RepairVerb = 'retry' | 'cancel' | 'purge' | 'recover';
 
-const ACTIONS = {
-  retry: {
-    description: 'send one delivery now, or all that match, waiting ones included; default: dead and skipped ones',
-    done: 'retrying',
-    unchanged: '',
-  },
-  cancel: {
-    description: 'skip one waiting delivery, or all that match; they can be retried later',
-    done: 'canceled',
-    unchanged: 'does not wait',
-  },
-  purge: {
-    description: 'remove one delivery, or all that match; default: dead and skipped ones',
-    done: 'purged',
-    unchanged: 'is neither dead nor skipped',
-  },
-  recover: {
-    description: 'create the deliveries of events that an endpoint selects and that were never for it',
-    done: 'recovered',
-    unchanged: '',
-  },
-} as const satisfies Record<string, ActionTexts>;
-type RepairVerb = keyof typeof ACTIONS;
+/** Before a number of deliveries, or an ID. */
+const DONE = { retry: 'retrying', cancel: 'canceled', purge: 'purged', recover: 'recovered' } as const;
+/** Of a single delivery that was not changed. */
+const UNCHANGED = { cancel: 'does not wait', purge: 'is neither dead nor skipped', recover: '' } as const;
 
-/** Adds the commands to a group; `withApi` adds the options of the API. */
-function addRepairs(
-  group: Command,
-  withApi: (command: Command) => Command,
-  io: Io,
-  toRun: (options: never) => (action: (client: ApiClient) => Promise<number>) => Promise<void>,
-): void {
-  for (const action of Object.keys(ACTIONS) as RepairVerb[]) {
-    const command = withFilter(withApi(group.command(action).description(ACTIONS[action].description)))
-      .option('--dry-run', 'only count')
-      .option('--yes', 'do not ask');
-    if (action !== 'recover') command.argument('[id]', 'EVENT~ENDPOINT');
-    if (action === 'retry' || action === 'purge')
-      command.option('--state <state>', 'waiting, dead, skipped or delivered; repeatable', COLLECT);
-    command.action((...given: unknown[]) => {
-      const [id, options] = action === 'recover' ? [undefined, given[0]] : [given[0], given[1]];
-      return toRun(options as never)((client) =>
-        repair({ action, id: id as string | undefined, options: options as RepairCommand['options'] }, client, io),
-      );
-    });
-  }
-}
+const STATE: ApiOption = ['--state <state>', 'waiting, dead, skipped or delivered; repeatable', COLLECT];
 
-/** A command with its arguments. */
-interface RepairCommand {
-  readonly action: RepairVerb;
-  readonly id: string | undefined;
-  readonly options: FilterOptions & {
-    readonly state?: readonly string[];
-    readonly dryRun?: true;
-    readonly yes?: true;
+export const DELIVERIES: ApiGroup<DeliveriesOptions> = {
+  description: 'list, show and repair the deliveries of a running provider',
+  api: 'provider or admin',
+  commands: {
+    list,
+    show: {
+      description: 'show a delivery and its attempts',
+      argument: ['<id>', 'EVENT~ENDPOINT'],
+      options: [FORMAT],
+      run: async ({ client, print }, id: string) =>
+        print((await client.request('GET', toDeliveryPath(id))) as OutgoingDeliveryDetail, formatDelivery),
+    },
+    retry: toRepair(
+      'retry',
+      'send one delivery now, or all that match, waiting ones included; default: dead and skipped ones',
+      STATE,
+    ),
+    cancel: toRepair('cancel', 'skip one waiting delivery, or all that match; they can be retried later'),
+    purge: toRepair('purge', 'remove one delivery, or all that match; default: dead and skipped ones', STATE),
+    recover: toRepair('recover', 'create the deliveries of events that an endpoint selects and that were never for it'),
+  },
+};
+
+function toRepair(action: RepairVerb, description: string, ...more: readonly ApiOption[]): ApiCommand<DeliveriesOptions> {
+  return {
+    description,
+    ...(action !== 'recover' && { argument: ['[id]', 'EVENT~ENDPOINT'] as const }),
+    options: [...FILTER, ['--dry-run', 'only count'], ['--yes', 'do not ask'], ...more],
+    run: (call, id?: string) => repair(action, id, call),
   };
 }
 
-async function repair(given: RepairCommand, client: ApiClient, io: Io): Promise<number> {
-  const { action, id, options } = given;
+type RepairCall = ApiCall<DeliveriesOptions>;
+
+async function repair(action: RepairVerb, id: string | undefined, call: RepairCall): Promise<number> {
+  const { options, io, printLine } = call;
   const filter = toFilter(options);
   const isSelecting = Object.keys(filter).length > 0;
   if (id !== undefined) {
     if (isSelecting || options.state !== undefined || options.dryRun)
       throw usageError('use either the ID of a delivery or the options that select several');
-    return repairOne(action, id, client, io);
+    return action === 'retry' ? retryOne(id, call) : repairOne(action, id, call);
   }
   if (action === 'recover' && (options.endpoint === undefined || options.from === undefined))
     throw usageError('use --endpoint and --from: the endpoint that missed events, and when the oldest of them was accepted');
   if (!isSelecting) throw usageError('select deliveries: name one, or use --endpoint, --event, --tenant, --type, --from or --to');
   const body = { action, ...filter, ...(options.state !== undefined && { states: options.state }) };
-  if (options.dryRun) return count(action, body, client, io);
-  if (!options.yes && !(await isConfirmed(action, body, client, io))) return EXIT.failed;
-  const last = await follow(action, body, client, io);
+  const ended = await preview(action, body, call);
+  if (ended !== undefined) return ended;
+  const last = await follow(action, body, call);
   if (last.done !== true) return reportEnd(last, io);
-  io.stdout(`${ACTIONS[action].done} ${toDeliveries(last.changed)}${describeExcluded(last)}\n`);
-  return EXIT.ok;
+  return printLine(`${DONE[action]} ${toDeliveries(last.changed)}${describeExcluded(last)}`);
 }
 
-async function repairOne(action: RepairVerb, id: string, client: ApiClient, io: Io): Promise<number> {
-  const shown = toPrintable(id);
-  if (action === 'retry') {
-    await client.request('POST', `${toDeliveryPath(id)}/retry`);
-    io.stdout(`${ACTIONS[action].done} ${shown}\n`);
-    return EXIT.ok;
-  }
-  const last = await follow(action, { action, ...parseDeliveryId(id) }, client, io);
-  if (last.done !== true) return reportEnd(last, io);
-  const { done, unchanged } = ACTIONS[action];
-  if (last.changed > 0) io.stdout(`${done} ${shown}\n`);
-  else io.stderr(`sidegate: ${shown} ${unchanged}, or does not exist\n`);
-  return last.changed > 0 ? EXIT.ok : EXIT.failed;
+/** Counts first, unless it is confirmed already; returns the exit code if the command ends here. */
+async function preview(action: RepairVerb, body: object, call: RepairCall): Promise<number | undefined> {
+  const { options, io, printLine } = call;
+  if (options.yes && !options.dryRun) return undefined;
+  const counted = await follow(action, { ...body, dryRun: true }, call);
+  if (counted.done !== true) return reportEnd(counted, io);
+  const text = `${action} ${toDeliveries(counted.total)}${describeExcluded(counted)}`;
+  if (options.dryRun) return printLine(`this would ${text}`);
+  return (await confirm(`this will ${text}`, io)) ? undefined : EXIT.failed;
 }
 
-async function count(action: RepairVerb, body: object, client: ApiClient, io: Io): Promise<number> {
-  const last = await follow(action, { ...body, dryRun: true }, client, io);
-  if (last.done !== true) return reportEnd(last, io);
-  io.stdout(`this would ${action} ${toDeliveries(last.total)}${describeExcluded(last)}\n`);
-  return EXIT.ok;
+async function retryOne(id: string, { client, printLine }: RepairCall): Promise<number> {
+  await client.request('POST', `${toDeliveryPath(id)}/retry`);
+  return printLine(`${DONE.retry} ${id}`);
 }
 
-async function isConfirmed(action: RepairVerb, body: object, client: ApiClient, io: Io): Promise<boolean> {
-  const counted = await follow(action, { ...body, dryRun: true }, client, io);
-  if (counted.done !== true) {
-    reportEnd(counted, io);
-    return false;
-  }
-  return confirm(`this will ${action} ${toDeliveries(counted.total)}${describeExcluded(counted)}`, io);
+async function repairOne(action: Exclude<RepairVerb, 'retry'>, id: string, call: RepairCall): Promise<number> {
+  const last = await follow(action, { action, ...parseDeliveryId(id) }, call);
+  if (last.done !== true) return reportEnd(last, call.io);
+  if (last.changed > 0) return call.printLine(`${DONE[action]} ${id}`);
+  call.io.stderr(`sidegate: ${toPrintable(id)} ${UNCHANGED[action]}, or does not exist\n`);
+  return EXIT.failed;
+}
+
+/** Throws for a text that is not EVENT~ENDPOINT. */
+function parseDeliveryId(id: string): { readonly event: string; readonly endpoint: string } {
+  const [event = '', endpoint, ...rest] = id.split('~');
+  if (endpoint === undefined || rest.length > 0)
+    throw usageError(`${id} is not the ID of a delivery: write EVENT~ENDPOINT, as sidegate deliveries list shows it`);
+  return { event, endpoint };
+}
+
+/** The path of a delivery. */
+function toDeliveryPath(id: string): string {
+  const { event, endpoint } = parseDeliveryId(id);
+  return `/deliveries/${toSegment(event)}~${toSegment(endpoint)}`;
 }
 
 /** Returns the last line, with the error of a connection that broke. */
-async function follow(action: RepairVerb, body: object, client: ApiClient, io: Io): Promise<RepairLine> {
-  const progress = new ProgressOutput(io, ACTIONS[action].done);
+async function follow(action: RepairVerb, body: object, { client, io }: RepairCall): Promise<RepairLine> {
+  const progress = new ProgressOutput(io, DONE[action]);
   let last: RepairLine = { changed: 0, total: 0 };
   const isCounting = 'dryRun' in body;
   try {

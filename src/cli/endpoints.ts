@@ -1,181 +1,163 @@
 /** `sidegate endpoints`: lists, shows and changes the endpoints of a running provider. */
-
-import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
 import { isJsonObject } from '../core/json-path.ts';
-import { formatJson, toPrintable } from '../core/text.ts';
 import type { EndpointStats, EndpointView } from '../provider/api/schemas.ts';
-import { type ApiClient, readPages, toSegment } from './api-client.ts';
-import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
-import { formatMembers, formatOutcome, formatTable } from './api-output.ts';
+import { readPages, toSegment } from './api-client.ts';
+import { type ApiCommand, type ApiGroup, FORMAT } from './api-command.ts';
+import type { ApiOption, GivenTexts } from './api-options.ts';
+import { type Column, formatMembers, formatOutcome } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { readBody, readSecretOption, type SecretArguments } from './input.ts';
-import { EXIT, type Io } from './io.ts';
+import type { Io } from './io.ts';
 
-type SetExit = (code: number) => void;
-
-interface SettingOptions extends SecretArguments {
-  readonly id?: string;
-  readonly url?: string;
+interface EndpointOptions extends SecretArguments, GivenTexts<'id' | 'url' | 'tenant' | 'description' | 'settings' | 'grace'> {
   readonly event?: readonly string[];
-  readonly tenant?: string;
   readonly allTenants?: boolean;
-  readonly description?: string;
-  readonly settings?: string;
 }
 
 const PATH = '/endpoints';
 
-/** Adds the commands. */
-export function addEndpoints(program: Command, io: Io, setExit: SetExit): void {
-  const group = program.command('endpoints').description('list, show and change the endpoints of a running provider');
-  const addChange = (name: string, description: string): Command => withProvider(group.command(name).description(description));
-  const add = (name: string, description: string): Command => withConsole(addChange(name, description));
-  const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
-    runProviderCommand(options, io, action).then(setExit);
-  withFormat(add('list', 'list all endpoints')).action((options) => run(options, (client) => list(client, options, io)));
-  withFormat(add('show', 'show the settings of an endpoint').argument('<id>')).action((id, options) =>
-    run(options, (client) => show(client, id, options, io)),
-  );
-  withSettings(addChange('create', 'create an endpoint, and print its secret'))
-    .option('--id <id>', 'default: random')
-    .option('--tenant <tenant>', 'events of this tenant; default: events without a tenant')
-    .option('--all-tenants', 'events of all tenants, and those without a tenant')
-    .option('--secret-env <name>', 'environment variable with the signing secret; default: a new random secret')
-    .option('--secret-file <file>', 'file with the signing secret')
-    .action((options) => run(options, (client) => create(client, options, io)));
-  withSettings(addChange('update', 'change settings of an endpoint').argument('<id>')).action((id, options) =>
-    run(options, (client) => update(client, id, options, io)),
-  );
-  addChange('delete', 'delete an endpoint')
-    .argument('<id>')
-    .action((id, options) => run(options, (client) => remove(client, id, io)));
-  addActions(add, run, io);
-}
+const SETTINGS: readonly ApiOption[] = [
+  ['--url <url>', 'where deliveries are sent'],
+  ['--event <pattern>', 'event type, or a pattern such as invoice.*; repeatable; default: all', COLLECT],
+  ['--description <text>', 'text for operators'],
+  ['--settings <file>', 'JSON file with settings as in the API; - for standard input'],
+];
 
-function addActions(
-  add: (name: string, description: string) => Command,
-  run: (options: ProviderOptions, action: (client: ApiClient) => Promise<number>) => Promise<void>,
-  io: Io,
-): void {
-  add('rotate', 'replace the signing secret of an endpoint, and print the new one')
-    .argument('<id>')
-    .option('--grace <duration>', 'how long deliveries are also signed with the old secret; 0s if it leaked')
-    .option('--secret-env <name>', 'environment variable with the new secret; default: a random one')
-    .option('--secret-file <file>', 'file with the new secret')
-    .action((id, options) => run(options, (client) => rotate(client, id, options, io)));
-  for (const [name, description] of [
-    ['enable', 'enable an endpoint'],
-    ['disable', 'disable an endpoint: its deliveries are skipped, and can be retried'],
-  ] as const)
-    add(name, description)
-      .argument('<id>')
-      .action((id, options) => run(options, (client) => toggle(client, id, name, io)));
-  add('test', 'send a test event to an endpoint')
-    .argument('<id>')
-    .action((id, options) => run(options, (client) => test(client, id, io)));
-  withFormat(add('stats', 'show the backlog of an endpoint, and its failures in a row').argument('<id>')).action((id, options) =>
-    run(options, (client) => stats(client, id, options, io)),
-  );
-}
+const COLUMNS: readonly Column<EndpointView>[] = [
+  ['ID', ({ id }) => id],
+  ['STATE', toState],
+  ['EVENTS', ({ events }) => events.join(',') || 'all'],
+  ['TENANT', toTenant],
+  ['SOURCE', ({ source }) => source],
+  ['URL', ({ url }) => url],
+];
 
-function withSettings(command: Command): Command {
-  return command
-    .option('--url <url>', 'where deliveries are sent')
-    .option('--event <pattern>', 'event type, or a pattern such as invoice.*; repeatable; default: all', COLLECT)
-    .option('--description <text>', 'text for operators')
-    .option('--settings <file>', 'JSON file with settings as in the API; - for standard input');
-}
-
-async function list(client: ApiClient, { format }: { readonly format: string }, io: Io): Promise<number> {
-  const all = await readPages<EndpointView>(client, PATH, new URLSearchParams(), {
-    limit: Number.POSITIVE_INFINITY,
-    position: 'iterator',
-  });
-  const table = () =>
-    formatTable(all, [
-      ['ID', ({ id }) => id],
-      ['STATE', toState],
-      ['EVENTS', ({ events }) => events.join(',') || 'all'],
-      ['TENANT', toTenant],
-      ['SOURCE', ({ source }) => source],
-      ['URL', ({ url }) => url],
-    ]);
-  io.stdout(format === 'json' ? formatJson(all) : table());
-  return EXIT.ok;
-}
-
-async function show(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
-  const endpoint = (await client.request('GET', toPath(id))) as EndpointView;
-  io.stdout(format === 'json' ? formatJson(endpoint) : formatEndpoint(endpoint));
-  return EXIT.ok;
-}
-
-async function create(client: ApiClient, options: SettingOptions, io: Io): Promise<number> {
-  const settings = await readSettings(options, io);
-  if (settings['url'] === undefined) throw usageError('missing option: --url URL, or url in --settings');
-  const { id, secret } = (await client.request('POST', PATH, { ...settings, ...(await readNewSecret(options)) })) as {
-    id: string;
-    secret: string;
-  };
-  io.stderr('The secret is not shown again. The receiver needs it to verify deliveries.\n');
-  io.stdout(
-    formatMembers([
+const create: ApiCommand<EndpointOptions> = {
+  description: 'create an endpoint, and print its secret',
+  api: 'provider',
+  options: [
+    ...SETTINGS,
+    ['--id <id>', 'default: random'],
+    ['--tenant <tenant>', 'events of this tenant; default: events without a tenant'],
+    ['--all-tenants', 'events of all tenants, and those without a tenant'],
+    ['--secret-env <name>', 'environment variable with the signing secret; default: a new random secret'],
+    ['--secret-file <file>', 'file with the signing secret'],
+  ],
+  async run({ client, options, io, print }) {
+    const settings = await readSettings(options, io);
+    if (settings['url'] === undefined) throw usageError('missing option: --url URL, or url in --settings');
+    const body = { ...settings, ...(await readNewSecret(options)) };
+    const { id, secret } = (await client.request('POST', PATH, body)) as { id: string; secret: string };
+    io.stderr('The secret is not shown again. The receiver needs it to verify deliveries.\n');
+    const members = [
       ['id', id],
       ['secret', secret],
-    ]),
-  );
-  return EXIT.ok;
+    ] as const;
+    return print(members, formatMembers);
+  },
+};
+
+const update: ApiCommand<EndpointOptions> = {
+  description: 'change settings of an endpoint',
+  api: 'provider',
+  argument: ['<id>'],
+  options: SETTINGS,
+  async run({ client, options, io, print }, id: string) {
+    const settings = await readSettings(options, io);
+    if (Object.keys(settings).length === 0)
+      throw usageError('nothing to change: use --url, --event, --description or --settings');
+    return print((await client.request('PATCH', toPath(id), settings)) as EndpointView, formatEndpoint);
+  },
+};
+
+const rotate: ApiCommand<EndpointOptions> = {
+  description: 'replace the signing secret of an endpoint, and print the new one',
+  argument: ['<id>'],
+  options: [
+    ['--grace <duration>', 'how long deliveries are also signed with the old secret; 0s if it leaked'],
+    ['--secret-env <name>', 'environment variable with the new secret; default: a random one'],
+    ['--secret-file <file>', 'file with the new secret'],
+  ],
+  async run({ client, options, io, printLine }, id: string) {
+    const { grace } = options;
+    const body = { ...(grace !== undefined && { grace }), ...(await readNewSecret(options)) };
+    const { secret } = (await client.request('POST', `${toPath(id)}/rotate-secret`, body)) as { secret: string };
+    io.stderr('The secret is not shown again. Give it to the receiver within the grace period.\n');
+    return printLine(secret);
+  },
+};
+
+export const ENDPOINTS: ApiGroup<EndpointOptions> = {
+  description: 'list, show and change the endpoints of a running provider',
+  api: 'provider or admin',
+  commands: {
+    list: {
+      description: 'list all endpoints',
+      options: [FORMAT],
+      run: async ({ client, printTable }) => printTable(await readPages<EndpointView>(client, PATH), COLUMNS),
+    },
+    show: {
+      description: 'show the settings of an endpoint',
+      argument: ['<id>'],
+      options: [FORMAT],
+      run: async ({ client, print }, id: string) =>
+        print((await client.request('GET', toPath(id))) as EndpointView, formatEndpoint),
+    },
+    create,
+    update,
+    delete: {
+      description: 'delete an endpoint',
+      api: 'provider',
+      argument: ['<id>'],
+      async run({ client, printLine }, id: string) {
+        await client.request('DELETE', toPath(id));
+        return printLine(`${id} is deleted`);
+      },
+    },
+    rotate,
+    enable: toSwitch('enable', 'enable an endpoint'),
+    disable: toSwitch('disable', 'disable an endpoint: its deliveries are skipped, and can be retried'),
+    test: {
+      description: 'send a test event to an endpoint',
+      argument: ['<id>'],
+      async run({ client, printLine }, id: string) {
+        const { id: event } = (await client.request('POST', `${toPath(id)}/test`)) as { id: string };
+        return printLine(`sent ${event}; to see what became of it: sidegate deliveries show ${event}~${id}`);
+      },
+    },
+    stats: {
+      description: 'show the backlog of an endpoint, and its failures in a row',
+      argument: ['<id>'],
+      options: [FORMAT],
+      run: async ({ client, print }, id: string) =>
+        print((await client.request('GET', `${toPath(id)}/stats`)) as EndpointStats, formatStats),
+    },
+  },
+};
+
+function toSwitch(action: 'enable' | 'disable', description: string): ApiCommand<EndpointOptions> {
+  const hint = (id: string): string =>
+    action === 'enable' ? `; to send skipped events: sidegate deliveries retry --endpoint ${id} --state skipped` : '';
+  return {
+    description,
+    argument: ['<id>'],
+    async run({ client, printLine }, id: string) {
+      await client.request('POST', `${toPath(id)}/${action}`);
+      return printLine(`${id} is ${action}d${hint(id)}`);
+    },
+  };
 }
 
-async function update(client: ApiClient, id: string, options: SettingOptions, io: Io): Promise<number> {
-  const settings = await readSettings(options, io);
-  if (Object.keys(settings).length === 0) throw usageError('nothing to change: use --url, --event, --description or --settings');
-  io.stdout(formatEndpoint((await client.request('PATCH', toPath(id), settings)) as EndpointView));
-  return EXIT.ok;
-}
-
-async function rotate(client: ApiClient, id: string, options: SecretArguments & { grace?: string }, io: Io): Promise<number> {
-  const { grace } = options;
-  const body = { ...(grace !== undefined && { grace }), ...(await readNewSecret(options)) };
-  const { secret } = (await client.request('POST', `${toPath(id)}/rotate-secret`, body)) as { secret: string };
-  io.stderr('The secret is not shown again. Give it to the receiver within the grace period.\n');
-  io.stdout(`${toPrintable(secret)}\n`);
-  return EXIT.ok;
-}
-
-async function toggle(client: ApiClient, id: string, action: 'enable' | 'disable', io: Io): Promise<number> {
-  await client.request('POST', `${toPath(id)}/${action}`);
-  const hint = action === 'enable' ? `; to send skipped events: sidegate deliveries retry --endpoint ${id} --state skipped` : '';
-  io.stdout(`${toPrintable(`${id} is ${action}d${hint}`)}\n`);
-  return EXIT.ok;
-}
-
-async function remove(client: ApiClient, id: string, io: Io): Promise<number> {
-  await client.request('DELETE', toPath(id));
-  io.stdout(`${toPrintable(id)} is deleted\n`);
-  return EXIT.ok;
-}
-
-async function test(client: ApiClient, id: string, io: Io): Promise<number> {
-  const { id: event } = (await client.request('POST', `${toPath(id)}/test`)) as { id: string };
-  io.stdout(`${toPrintable(`sent ${event}; to see what became of it: sidegate deliveries show ${event}~${id}`)}\n`);
-  return EXIT.ok;
-}
-
-async function stats(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
-  const found = (await client.request('GET', `${toPath(id)}/stats`)) as EndpointStats;
-  const { failures, since, lastAttempt, pausedUntil } = found.failing ?? {};
-  const text = () =>
-    formatMembers([
-      ['waiting', String(found.waiting)],
-      ['overdue since', found.oldestDue],
-      ['failures in a row', failures === undefined ? undefined : `${failures} since ${since}`],
-      ['last failure', lastAttempt && `${lastAttempt.at} ${formatOutcome(lastAttempt)}: ${lastAttempt.detail ?? '-'}`],
-      ['paused until', pausedUntil],
-    ]);
-  io.stdout(format === 'json' ? formatJson(found) : text());
-  return EXIT.ok;
+function formatStats({ waiting, oldestDue, failing }: EndpointStats): string {
+  const { failures, since, lastAttempt, pausedUntil } = failing ?? {};
+  return formatMembers([
+    ['waiting', String(waiting)],
+    ['overdue since', oldestDue],
+    ['failures in a row', failures === undefined ? undefined : `${failures} since ${since}`],
+    ['last failure', lastAttempt && `${lastAttempt.at} ${formatOutcome(lastAttempt)}: ${lastAttempt.detail ?? '-'}`],
+    ['paused until', pausedUntil],
+  ]);
 }
 
 function formatEndpoint(endpoint: EndpointView): string {
@@ -218,7 +200,7 @@ function toPath(id: string): string {
   return `${PATH}/${toSegment(id)}`;
 }
 
-async function readSettings(options: SettingOptions, io: Io): Promise<Record<string, unknown>> {
+async function readSettings(options: EndpointOptions, io: Io): Promise<Record<string, unknown>> {
   const { id, url, event, tenant, allTenants, description, settings } = options;
   const fromFile = settings === undefined ? {} : parseSettings((await readBody(settings, io)).toString('utf8'), settings);
   const given = { id, url, events: event, tenant, allTenants, description };

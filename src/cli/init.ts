@@ -334,8 +334,10 @@ function toKustomization(secrets: readonly SecretFile[]): string {
       files: secrets.flatMap(({ path }) => (path.startsWith(`secrets/${name}/`) ? [path] : [])),
     })),
   };
-  return `# Apply it with kubectl apply -k, and add this to the pods of the app, which get the sidecar by it:
+  return `# 1. Install the chart, which adds the sidecar (docs/tutorials/kubernetes.md), and apply this with kubectl apply -k.
+# 2. Add this to the pod template of the app, and wait: kubectl rollout status
 #   labels: { sidegate.dev/inject: "true" }
 #   annotations: { sidegate.dev/config: sidegate, sidegate.dev/secrets: "${names.join(',')}" }
+# 3. Set targetPort: sidegate (8480 before Kubernetes 1.33) in the Service of the app, which bypasses the sidecar until then, and check: sidegate doctor
 ${stringify(kustomization, { lineWidth: 0 })}`;
 }

@@ -151,11 +151,11 @@ function print({ format, namespace }: InjectOptions, manifests: readonly Manifes
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }
 
-/** Adds a separator between the documents of different files. */
+/** Adds a separator between the documents of different files. It is at the start of a line. */
 function join(texts: readonly string[]): string {
   return texts.reduce((all, text) => {
-    if (all === '' || text === '' || text.startsWith('---')) return all + text;
-    return `${all}${all.endsWith('\n') ? '' : '\n'}---\n${text}`;
+    if (all === '' || text === '') return all + text;
+    return `${all}${all.endsWith('\n') ? '' : '\n'}${/^[\r\n]*---(?:\s|$)/.test(text) ? '' : '---\n'}${text}`;
   }, '');
 }
 

@@ -220,9 +220,14 @@ export async function promptForPasswords(prompts: readonly string[], io: Io): Pr
   }
 }
 
-/** Reads the first line of standard input. */
+/** Reads the first line of standard input, without a byte order mark. Other bytes than UTF-8 would become a password that nobody can type. */
 export async function readPipedPassword(io: Io): Promise<string> {
-  return (await readPiped(io, MAX_SECRET_BYTES)).toString().replace(/\r?\n[\s\S]*$/, '');
+  const bytes = await readPiped(io, MAX_SECRET_BYTES);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes).replace(/\r?\n[\s\S]*$/, '');
+  } catch {
+    throw usageError('standard input is not UTF-8');
+  }
 }
 
 /** Reads a line from a terminal without echo. */

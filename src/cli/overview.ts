@@ -1,33 +1,27 @@
 /** `sidegate overview`: shows the state of a running sidegate: its config, its store and each route. */
-
-import type { Command } from 'commander';
 import type { Overview, RouteOverview } from '../admin/console/schemas.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
-import { formatJson, toPrintable } from '../core/text.ts';
+import { toPrintable } from '../core/text.ts';
 import type { ApiClient } from './api-client.ts';
-import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
+import { type ApiCommand, FORMAT } from './api-command.ts';
 import { formatMembers, formatTable } from './api-output.ts';
-import { EXIT, type Io } from './io.ts';
+import { EXIT } from './io.ts';
 
 const HASH_LENGTH = 12;
 /** Other replicas look every two seconds whether a console is open. */
 const SHARED_AFTER_MS: Milliseconds = 3_000;
 
-/** Adds the command. */
-export function addOverview(program: Command, io: Io, setExit: (code: number) => void): void {
-  withFormat(
-    withAdmin(program.command('overview')).description(
-      'show the config, the store and the routes of a running sidegate; exit 1 if its last reload failed or its store is down',
-    ),
-  ).action(async (options) => setExit(await runAdminCommand(options, io, (client) => show(client, options, io))));
-}
-
-async function show(client: ApiClient, { format }: AdminOptions, io: Io): Promise<number> {
-  const overview = await read(client);
-  const { config, store } = overview;
-  io.stdout(format === 'json' ? formatJson(overview) : formatOverview(overview));
-  return config.lastReload.isSuccessful && store.isUp ? EXIT.ok : EXIT.failed;
-}
+export const OVERVIEW: ApiCommand<unknown> & { readonly api: 'admin' } = {
+  description:
+    'show the config, the store and the routes of a running sidegate; exit 1 if its last reload failed or its store is down',
+  api: 'admin',
+  options: [FORMAT],
+  async run({ client, print }) {
+    const overview = await read(client);
+    print(overview, formatOverview);
+    return overview.config.lastReload.isSuccessful && overview.store.isUp ? EXIT.ok : EXIT.failed;
+  },
+};
 
 /** With Redis, the first call asks the other replicas for their figures. */
 async function read(client: ApiClient): Promise<Overview> {

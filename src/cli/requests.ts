@@ -1,14 +1,14 @@
 /** `sidegate requests`: shows recent requests to a running sidegate, and why each was rejected. */
-import type { Command } from 'commander';
 import type { DeliveryDetail, DeliveryView } from '../admin/console/schemas.ts';
 import { OUTCOMES } from '../admin/console/stages.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { formatJson, toPrintable } from '../core/text.ts';
-import { type ApiClient, ApiFailure, readPages, type StreamEvent, toSegment } from './api-client.ts';
-import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
-import { formatMembers, formatTable } from './api-output.ts';
+import { type ApiClient, ApiFailure, readPages, type StreamEvent, toQuery, toSegment } from './api-client.ts';
+import { type ApiCommand, type ApiGroup, FORMAT } from './api-command.ts';
+import type { GivenTexts } from './api-options.ts';
+import { type Column, formatMembers, formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { toChoice, toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -23,83 +23,79 @@ const OUTCOME_WIDTH = 9;
 const ROUTE_WIDTH = 16;
 const NONE = '-';
 
-/** Adds the commands. */
-export function addRequests(program: Command, io: Io, setExit: (code: number) => void): void {
-  const group = program.command('requests').description('show recent requests to a running sidegate, and why each was rejected');
-  withFormat(withAdmin(group.command('list').description('list recent requests, newest first')))
-    .option('--route <name>', 'only requests of this route; _unmatched for those without a route')
-    .option('--outcome <outcome>', `${OUTCOMES.slice(0, -1).join(', ')} or ${OUTCOMES.at(-1)}; repeatable`, COLLECT)
-    .option('--reason <reason>', 'only requests with this reason, such as bad_signature')
-    .option('--status <status>', 'only responses with this status, such as 401 or 4xx')
-    .option('--client <address>', 'only requests of this client')
-    .option('--type <type>', 'only events of this type, if a header names it')
-    .option('--id <id>', 'only the request or the event with this ID')
-    .option('--from <time>', 'only requests that arrived since then: RFC 3339, or a duration before now such as 2h')
-    .option('--to <time>', 'only requests that arrived before then')
-    .option('--limit <number>', 'maximum number of requests', '50')
-    .option('--follow', 'then show further requests as they finish, newest last, until interrupted')
-    .action(async (options) => setExit(await runAdminCommand(options, io, (client) => list(client, options, io))));
-  withFormat(
-    withAdmin(group.command('show').description('show one request: its stages, headers and the finding of the analysis')),
-  )
-    .argument('<id>', 'ID of the request, or of its event')
-    .action(async (id, options) => setExit(await runAdminCommand(options, io, (client) => show(client, id, options, io))));
+interface RequestsOptions extends GivenTexts<'route' | 'reason' | 'status' | 'client' | 'type' | 'id' | 'from' | 'to'> {
+  readonly format: string;
+  readonly outcome?: readonly string[];
+  readonly limit: string;
+  readonly follow?: true;
 }
 
-async function list(
-  client: ApiClient,
-  options: AdminOptions & {
-    readonly route?: string;
-    readonly outcome?: readonly string[];
-    readonly reason?: string;
-    readonly status?: string;
-    readonly client?: string;
-    readonly type?: string;
-    readonly id?: string;
-    readonly from?: string;
-    readonly to?: string;
-    readonly limit: string;
-    readonly follow?: true;
+const COLUMNS: readonly Column<DeliveryView>[] = [
+  ['AT', ({ at }) => at],
+  ['OUTCOME', ({ outcome }) => outcome],
+  ['STATUS', ({ status }) => String(status)],
+  ['ROUTE', ({ route }) => route ?? ''],
+  ['WHY', toReason],
+  ['EVENT', ({ event }) => event ?? ''],
+  ['REQUEST', ({ id }) => id],
+];
+
+const list: ApiCommand<RequestsOptions> = {
+  description: 'list recent requests, newest first',
+  options: [
+    FORMAT,
+    ['--route <name>', 'only requests of this route; _unmatched for those without a route'],
+    ['--outcome <outcome>', `${OUTCOMES.slice(0, -1).join(', ')} or ${OUTCOMES.at(-1)}; repeatable`, COLLECT],
+    ['--reason <reason>', 'only requests with this reason, such as bad_signature'],
+    ['--status <status>', 'only responses with this status, such as 401 or 4xx'],
+    ['--client <address>', 'only requests of this client'],
+    ['--type <type>', 'only events of this type, if a header names it'],
+    ['--id <id>', 'only the request or the event with this ID'],
+    ['--from <time>', 'only requests that arrived since then: RFC 3339, or a duration before now such as 2h'],
+    ['--to <time>', 'only requests that arrived before then'],
+    ['--limit <number>', 'maximum number of requests', '50'],
+    ['--follow', 'then show further requests as they finish, newest last, until interrupted'],
+  ],
+  async run({ client, options, io, printTable }) {
+    const { route, reason, status, client: address, type, id, format, follow } = options;
+    if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
+    const outcome = options.outcome?.map((each) => toChoice(each, OUTCOMES, '--outcome'));
+    const times = { from: toTime(options.from, '--from'), to: toTime(options.to, '--to') };
+    const query = toQuery({ outcome, route, reason, status, client: address, type, id, ...times });
+    const limit = toCount(options.limit, '--limit');
+    const load = (): Promise<DeliveryView[]> =>
+      readPages<DeliveryView>(client, PATH, new URLSearchParams(query), { limit, position: 'cursor' });
+    if (follow === true) {
+      await requireRoute(client, route);
+      const show = (row: DeliveryView): void => io.stdout(format === 'json' ? formatJson(row, false) : formatLine(row));
+      return followRequests({ client, path: `${PATH}/stream?${query}`, load, show }, io);
+    }
+    const all = await load();
+    if (all.length === 0) await requireRoute(client, route);
+    return printTable(all, COLUMNS);
   },
-  io: Io,
-): Promise<number> {
-  const { route, outcome = [], reason, status, client: address, type, id, format, follow } = options;
-  if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
-  const query = new URLSearchParams();
-  for (const each of outcome) query.append('outcome', toChoice(each, OUTCOMES, '--outcome'));
-  const times = { from: toTime(options.from, '--from'), to: toTime(options.to, '--to') };
-  for (const [name, value] of Object.entries({ route, reason, status, client: address, type, id, ...times }))
-    if (value !== undefined) query.set(name, value);
-  const limit = toCount(options.limit, '--limit');
-  const load = (): Promise<DeliveryView[]> =>
-    readPages<DeliveryView>(client, PATH, new URLSearchParams(query), { limit, position: 'cursor' });
-  if (follow === true) {
-    await requireRoute(client, route);
-    const show = (row: DeliveryView): void => io.stdout(format === 'json' ? formatJson(row, false) : formatLine(row));
-    return followRequests({ client, path: `${PATH}/stream?${query}`, load, show }, io);
-  }
-  const all = await load();
-  if (all.length === 0) await requireRoute(client, route);
-  io.stdout(format === 'json' ? formatJson(all) : formatRows(all));
-  return EXIT.ok;
-}
+};
+
+const show: ApiCommand<RequestsOptions> = {
+  description: 'show one request: its stages, headers and the finding of the analysis',
+  argument: ['<id>', 'ID of the request, or of its event'],
+  options: [FORMAT],
+  async run({ client, print }, id: string) {
+    const request = REQUEST_ID.test(id) ? id : await findRequest(client, id);
+    return print((await client.request('GET', `${PATH}/${toSegment(request)}`)) as DeliveryDetail, formatDetail);
+  },
+};
+
+export const REQUESTS: ApiGroup<RequestsOptions> = {
+  description: 'show recent requests to a running sidegate, and why each was rejected',
+  api: 'admin',
+  commands: { list, show },
+};
 
 /** The API accepts any name, as the journal may have requests of a route that the config no longer has. */
 async function requireRoute(client: ApiClient, route: string | undefined): Promise<void> {
   const problem = route === undefined ? undefined : await findRouteProblem(client, route);
   if (problem !== undefined) throw new ApiFailure(problem);
-}
-
-function formatRows(rows: readonly DeliveryView[]): string {
-  return formatTable(rows, [
-    ['AT', ({ at }) => at],
-    ['OUTCOME', ({ outcome }) => outcome],
-    ['STATUS', ({ status }) => String(status)],
-    ['ROUTE', ({ route }) => route ?? ''],
-    ['WHY', toReason],
-    ['EVENT', ({ event }) => event ?? ''],
-    ['REQUEST', ({ id }) => id],
-  ]);
 }
 
 function formatLine(row: DeliveryView): string {
@@ -126,19 +122,9 @@ function toWords(code: string): string {
   return code.replaceAll('_', ' ');
 }
 
-async function show(client: ApiClient, id: string, { format }: { readonly format: string }, io: Io): Promise<number> {
-  const request = REQUEST_ID.test(id) ? id : await findRequest(client, id);
-  const detail = (await client.request('GET', `${PATH}/${toSegment(request)}`)) as DeliveryDetail;
-  io.stdout(format === 'json' ? formatJson(detail) : formatDetail(detail));
-  return EXIT.ok;
-}
-
 /** The newest request with the event. */
 async function findRequest(client: ApiClient, event: string): Promise<string> {
-  const [found] = await readPages<DeliveryView>(client, PATH, new URLSearchParams({ id: event }), {
-    limit: 1,
-    position: 'cursor',
-  });
+  const [found] = await readPages<DeliveryView>(client, PATH, toQuery({ id: event }), { limit: 1, position: 'cursor' });
   if (found === undefined)
     throw new ApiFailure(
       `no recent request has the ID ${event}, nor its event: sidegate requests list shows the IDs. The ID of an event is known once its signature is verified`,

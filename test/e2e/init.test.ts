@@ -176,6 +176,8 @@ describe('what sidegate init writes to start it', () => {
     expect(secrets).toEqual(['sidegate-github', 'sidegate-stripe', 'sidegate-redis']);
     for (const { files } of [...configMapGenerator, ...secretGenerator])
       for (const file of files) expect(existsSync(join(path, file)), file).toBe(true);
+    expect(text).toMatch(/^# 1\. Install the chart/);
+    expect(text).toContain('# 3. Set targetPort: sidegate (8480 before Kubernetes 1.33) in the Service of the app');
     const [, labels = ''] = /^# {3}labels: (.*)$/m.exec(text) ?? [];
     const [, annotations = ''] = /^# {3}annotations: (.*)$/m.exec(text) ?? [];
     const metadata = { name: 'app', labels: parse(labels), annotations: parse(annotations) };

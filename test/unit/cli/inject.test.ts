@@ -1,4 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { applyPatch, type Operation } from 'rfc6902';
@@ -8,7 +9,9 @@ import { readVersion } from '../../../src/cli/version.ts';
 import { formatProblem } from '../../../src/core/problem.ts';
 import { parseManifests } from '../../../src/kubernetes/manifests/documents.ts';
 import { findWorkloads } from '../../../src/kubernetes/manifests/workloads.ts';
+import { makeFolder } from '../../support/fixtures.ts';
 import { recordIo } from '../../support/io.ts';
+import { PYTHON } from '../../support/run.ts';
 
 const FOLDER = resolve(import.meta.dirname, '../../golden/inject');
 const INPUTS = readdirSync(FOLDER).filter((name) => /^[a-z-]+\.yaml$/.test(name));
@@ -131,6 +134,16 @@ describe('sidegate inject', () => {
     expect(valuesOf('!!pairs [ a: 1, a: 2 ]\n')).toHaveLength(1);
   });
 
+  test('begins each document on its own line, and changes nothing between them', async () => {
+    const [first, second] = ['kind: Service', '---\n\n---\nkind: ConfigMap\n'];
+    const folder = makeFolder();
+    const filename = [first, second, second].map((text, index) => {
+      writeFileSync(join(folder, `${index}.yaml`), text);
+      return join(folder, `${index}.yaml`);
+    });
+    expect((await run('', { filename })).stdout).toBe(`${first}\n${second}${second}`);
+  });
+
   const LABELS = 'labels: { sidegate.dev/inject: "true" }';
   test.each([
     [
@@ -194,6 +207,97 @@ describe('sidegate inject', () => {
   });
 });
 
+describe('another reader of YAML 1.1, as kubectl is,', () => {
+  const READ = 'import json, sys, yaml; print(json.dumps([list(yaml.safe_load_all(each)) for each in json.load(sys.stdin)]))';
+  const readByOther = (texts: readonly string[]): unknown[] => {
+    const { stdout, stderr } = spawnSync(PYTHON ?? '', ['-c', READ], { input: JSON.stringify(texts), encoding: 'utf8' });
+    return stderr === '' ? (JSON.parse(stdout) as unknown[]) : [stderr];
+  };
+  const hasOther = PYTHON !== undefined && spawnSync(PYTHON, ['-c', 'import yaml']).status === 0;
+  const toPod = (mode: string, spec: string): string => `kind: Pod
+metadata:
+  labels: { sidegate.dev/inject: "true" }
+  annotations: { sidegate.dev/config: web-gate, sidegate.dev/interception: "${mode}", sidegate.dev/secrets: "a, b" }
+spec:${spec}`;
+  const PORTS = 'ports: [{ name: http, containerPort: 3000 }]';
+  const STYLES: Readonly<Record<string, string>> = {
+    'probes in flow style': `
+  containers:
+    - name: app
+      ${PORTS}
+      livenessProbe: { httpGet: { path: /healthz, port: 3000 } }
+      readinessProbe: {tcpSocket: {port: http}}
+`,
+    'empty lists': `
+  initContainers: []
+  volumes: []
+  imagePullSecrets: []
+  containers:
+    - { name: app, env: [], ${PORTS} }
+`,
+    'flow style only': ` { initContainers: [ { name: i } ], volumes: [ { name: v, emptyDir: {} } ], containers: [ { name: app, env: [ { name: A, value: "b" } ], ${PORTS}, livenessProbe: { httpGet: { path: /healthz, port: 3000 } } } ] }
+`,
+    'an alias, so that all is written anew': `
+  containers:
+    - name: app
+      ${PORTS}
+      livenessProbe: &probe { httpGet: { path: "/a?b", port: 3000 } }
+      readinessProbe: *probe
+      env: [{ name: A, value: "12:30" }, { name: B, value: "2026-01-01" }, { name: C, value: "y" }, { name: D, value: "0o17" }]
+`,
+  };
+  const cases = ['service', 'rename', 'env', 'same-port', 'same-port:HOST'].flatMap((mode) =>
+    Object.entries(STYLES).map(([style, spec]) => [mode, style, toPod(mode, spec)] as const),
+  );
+
+  test.skipIf(!hasOther)('reads what is printed in each style, and the golden files', async () => {
+    const texts = [...cases.map(([, , text]) => text), ...INPUTS.map(read)];
+    const ran = await Promise.all(texts.map((text) => run(text)));
+    expect(readByOther(ran.map(({ stdout }) => stdout))).toEqual(ran.map(({ stdout }) => valuesOf(stdout)));
+  });
+
+  test.each(cases)('gets the same values with the interception %s for %s', async (_mode, _style, text) => {
+    const { stdout, code, stderr } = await run(text);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('injected')]);
+    expect(valuesOf(stdout)).toEqual([JSON.parse((await run(text, { format: 'json' })).stdout)]);
+    // Where this reader is missing.
+    const plain = stdout.replaceAll(/"(?:[^"\\]|\\.)*"|'[^']*'/g, 'x');
+    expect(plain).not.toMatch(/[[{,] *:|[[{,][^\n]*\?|: (?:12:30|2026-|0o|y)/);
+  });
+
+  const POD = toPod('service', `\n  containers: [{ name: app, ${PORTS} }]\n`);
+  test.each([
+    `---\n---\n${POD}`,
+    `---\n\n---\n${POD}`,
+    `\n---\n---\n${POD}`,
+    `# license\n---\n---\n${POD}`,
+    `---\n---\n${POD}`.replaceAll('\n', '\r\n'),
+    `${POD}---\n---\n...\n`,
+    `${POD}---`,
+    `${POD}---\n---\nkind: Service\n`,
+  ])('finds the same objects beside empty documents: %j', async (text) => {
+    const { stdout } = await run(text);
+    const found = (texts: readonly unknown[]): unknown[] => texts.filter((each) => each !== null);
+    expect(found(valuesOf(stdout))).toHaveLength(found(valuesOf(text)).length);
+    if (hasOther) expect(readByOther([stdout])).toEqual([valuesOf(stdout)]);
+  });
+
+  test("finds the author's own scalars as they were", async () => {
+    const text = toPod(
+      'service',
+      `
+  initContainers: []
+  containers:
+    - name: app
+      ${PORTS}
+      env: [{ name: A, value: y }, { name: 12:30, value: 2026-01-01 }, { name: B, value: 'c?d' }]
+`,
+    );
+    const { stdout } = await run(text);
+    expect(stdout).toContain("env: [ { name: A, value: y }, { name: 12:30, value: 2026-01-01 }, { name: B, value: 'c?d' } ]\n");
+  });
+});
+
 describe('a Service in the same input', () => {
   const deployment = {
     apiVersion: 'apps/v1',
@@ -235,6 +339,13 @@ describe('a Service in the same input', () => {
     expect(await warningsOf([{ apiVersion: 'v1', kind: 'List', items: both }])).toHaveLength(1);
     expect(await warningsOf(both, { format: 'patch' })).toHaveLength(1);
     expect(await warningsOf([service(spec), deployment], { format: 'json' })).toHaveLength(1);
+  });
+
+  test('gets it by the name of a port in YAML, too', async () => {
+    const spec = 'containers: [{ name: app, ports: [{ name: http, containerPort: 8080 }] }]';
+    const pod = `kind: Pod\nmetadata:\n  labels: { app: web, sidegate.dev/inject: "true" }\n  annotations: { sidegate.dev/config: gate }\nspec: { ${spec} }\n`;
+    const { stderr } = await run(`${pod}---\n${JSON.stringify(service({ ports: [{ port: 80, targetPort: 'http' }] }))}`);
+    expect(stderr).toMatch(BYPASS);
   });
 
   test.each<[string, object]>([
