@@ -12,6 +12,7 @@ import { type AdminAccess, type AdminEndpoint, AdminRouter } from '../admin/rout
 import { AdminServer } from '../admin/server.ts';
 import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../config/schema/config.ts';
 import { readSecret } from '../config/sources/secrets.ts';
+import type { Milliseconds } from '../core/clock.ts';
 import { toErrorSummary } from '../core/errors.ts';
 import { toLocalTarget } from '../core/listen-address.ts';
 import { type Problem, unwrap } from '../core/problem.ts';
@@ -40,8 +41,8 @@ export interface AdminTokenRead {
 
 /** The dependencies of the admin port. */
 export interface AdminParts extends HealthParts {
-  /** From now on each HTTP/1 connection is closed after its next response. */
-  readonly leave: () => void;
+  /** The app ends after the pause: connections are closed before. */
+  readonly leave: (pause: Milliseconds) => void;
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;

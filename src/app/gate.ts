@@ -3,7 +3,7 @@ import type { Registry } from '@prometheus-io/client';
 import { AdminAccess } from '../admin/router.ts';
 import type { AdminServer } from '../admin/server.ts';
 import { realmsOf, remembersIds } from '../config/schema/config.ts';
-import { type CancelTimer, within } from '../core/clock.ts';
+import { type CancelTimer, type Milliseconds, within } from '../core/clock.ts';
 import type { LocatedProblem } from '../core/problem.ts';
 import { type AppRoute, ExchangePort } from '../gateway/exchange.ts';
 import { CurrentRoutes } from '../gateway/pipeline/router.ts';
@@ -30,6 +30,10 @@ const CLEANUP_INTERVAL_MS = 1_000;
 const STORE_WAIT_MS = 2_000;
 /** Longer than the usual termination grace period of pods. */
 const LEAVING_TIMEOUT_MS = 15 * 60_000;
+/** A proxy that watches endpoints has left the pod by then; a client of HTTP/2 that has not still reaches another pod before the app ends. */
+const PART_OF_PAUSE = 0.8;
+/** The hook of a native sidecar does not wait, and so does not say for how long the app goes on: this is the injector's default. */
+const USUAL_PAUSE_MS = 5_000;
 
 /** A gate from start to stop. */
 export class Gate {
@@ -51,6 +55,7 @@ export class Gate {
   #ready: PreparedConfig;
   #notReadyBecause: string | undefined = 'starting';
   #cancelReopen: CancelTimer | undefined;
+  #cancelEnd: CancelTimer | undefined;
 
   constructor(ready: PreparedConfig, context: GateContext) {
     const { clock, logger, others = NO_OTHER_WORKERS } = context;
@@ -110,7 +115,7 @@ export class Gate {
       degradedBecause: () => this.#services.storeProblem() ?? this.#services.provider?.provider.problem,
       stuckFor: () => this.#services.eventLoopMonitor.stuckFor ?? this.#others.stuckFor,
       collect: context.others && (() => this.#others.collect(false)),
-      leave: () => this.#leave(),
+      leave: (pause) => this.#leave(pause),
     });
     this.#cancelCleanup = clock.every(CLEANUP_INTERVAL_MS, () => {
       logger.reportDropped();
@@ -170,6 +175,7 @@ export class Gate {
   async stop(): Promise<boolean> {
     const { clock, logger } = this.#context;
     this.#cancelReopen?.();
+    this.#cancelEnd?.();
     this.#notReadyBecause = 'draining';
     const othersStopped = this.#others.stop();
     const isOwnFinished = await drain({
@@ -193,20 +199,24 @@ export class Gate {
     return isFinished;
   }
 
-  /** The pod is about to terminate: its keep-alive connections would then be cut while they have requests. */
-  #leave(): void {
+  /** The app ends after the pause: keep-alive connections would be cut while they have requests, and those of HTTP/2 would stay without an app. */
+  #leave(pause: Milliseconds): void {
     if (this.#notReadyBecause === 'draining') return;
-    const isFirst = this.#cancelReopen === undefined;
+    const { clock, logger } = this.#context;
+    if (this.#cancelReopen === undefined) {
+      logger.info('leaving');
+      this.enter('leaving');
+    }
     this.#cancelReopen?.();
-    this.#cancelReopen = this.#context.clock.after(LEAVING_TIMEOUT_MS, () => this.#reopen());
-    if (!isFirst) return;
-    this.#context.logger.info('leaving');
-    this.enter('leaving');
+    this.#cancelReopen = clock.after(LEAVING_TIMEOUT_MS, () => this.#reopen());
+    this.#cancelEnd?.();
+    this.#cancelEnd = clock.after((pause || USUAL_PAUSE_MS) * PART_OF_PAUSE, () => this.enter('ending'));
   }
 
   /** The pod did not terminate: the request to leave did not come from the kubelet. */
   #reopen(): void {
     this.#cancelReopen = undefined;
+    this.#cancelEnd?.();
     this.#context.logger.info('staying');
     this.enter('open');
   }

@@ -154,7 +154,6 @@ export interface ClientResponse {
   /** `fields`: raw pairs. Throws if the head cannot be sent. */
   writeHead(status: number, statusText: string | undefined, fields: string[]): unknown;
   flushHeaders(): void;
-  writeContinue(): void;
   writeEarlyHints(hints: { link: string[] }): void;
   /**
    * Returns false to ask the caller to wait for `drain`. `onWritten`, if it is called, reports that the chunk is written and its

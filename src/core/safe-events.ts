@@ -65,7 +65,9 @@ interface ServerEvents extends Pick<StreamEvents, 'close' | 'error'> {
   upgrade: [request: IncomingMessage, socket: Duplex, head: Buffer];
 }
 
+/** Node emits most others only if they have a listener. A client may send millions of their frames, so each event must be counted (http/server/http2.ts). */
 interface SessionEvents extends Pick<StreamEvents, 'close' | 'error'> {
+  goaway: [];
   ping: [payload: Buffer];
   stream: [stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]];
 }
@@ -120,7 +122,7 @@ export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>
   const guarded: AnyListener = (a, b, c, d) => {
     try {
       const result = call(a, b, c, d);
-      if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
+      if (isPromise(result)) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
     } catch (error) {
       onEscaped(error, emitter, [a, b, c, d]);
     }
@@ -140,7 +142,7 @@ export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & strin
     emitter.off(event, guarded);
     try {
       const result = call(a, b, c, d);
-      if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
+      if (isPromise(result)) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
     } catch (error) {
       onEscaped(error, emitter, [a, b, c, d]);
     }
@@ -215,7 +217,7 @@ export function guardDecision<A extends unknown[], R>(
 export function runTimer(action: () => unknown): void {
   try {
     const result = action();
-    if (result instanceof Promise) runDetached(result);
+    if (isPromise(result)) runDetached(result);
   } catch (error) {
     reportEscaped('timer', error);
   }
@@ -262,6 +264,83 @@ function runFirst(): void {
   action?.();
 }
 
+/** Requests that start in a turn while connections arrive. */
+const MAX_STARTED = 4;
+/** If many wait, this share of them starts in a turn. */
+const STARTED_SHARE = 1 / 32;
+/** Further ones start at once, so that the limits of their clients apply: as many as connections of one client. */
+const MAX_WAITING = 512;
+/** So many turns end before it is certain that no further connection waits. */
+const TURNS_OF_ARRIVAL = 2;
+
+/** The connection or stream of a request. */
+type Owner = Pick<Duplex, 'destroy'>;
+
+/**
+ * In which turn of the event loop requests start. Node accepts one connection in each turn, so further ones wait for as long as the turns take: while
+ * connections arrive, a turn starts only a part of the requests, in their order.
+ */
+class RequestStarts {
+  #turnsOfArrival = 0;
+  #started = 0;
+  /** Those that have had a request. */
+  readonly #connections = new WeakSet<object>();
+  readonly #waiting: { readonly action: () => unknown; readonly owner: Owner }[] = [];
+
+  /** Call it for each connection that arrives. */
+  onArrival(): void {
+    if (this.#turnsOfArrival === 0) runNextTurn(() => this.#endTurn());
+    this.#turnsOfArrival = TURNS_OF_ARRIVAL;
+  }
+
+  /**
+   * Starts a request of a connection in this turn, or in a later one if `hold` grants the memory until then and returns how to release it. `owner`: is destroyed if the
+   * action throws later, or its promise rejects. The action finds out whether the client still waits.
+   */
+  start(connection: object, owner: Owner, hold: () => (() => void) | undefined, action: () => unknown): unknown {
+    const release = this.#mayStart(connection) ? undefined : hold();
+    if (release === undefined) return action();
+    const later = (): unknown => {
+      release();
+      return action();
+    };
+    if (this.#waiting.push({ action: later, owner }) === 1) runNextTurn(() => this.#startSome());
+    return undefined;
+  }
+
+  /** The first request of a connection starts at once: connections arrive one in a turn, so these requests seldom come together. */
+  #mayStart(connection: object): boolean {
+    if (!this.#connections.has(connection)) {
+      this.#connections.add(connection);
+      return true;
+    }
+    const { length } = this.#waiting;
+    if (length > 0) return length >= MAX_WAITING;
+    return this.#turnsOfArrival === 0 || ++this.#started <= MAX_STARTED;
+  }
+
+  #startSome(): void {
+    const count = Math.max(MAX_STARTED, Math.ceil(this.#waiting.length * STARTED_SHARE));
+    for (const { action, owner } of this.#waiting.splice(0, count)) {
+      try {
+        const result = action();
+        if (isPromise(result)) result.catch((error: unknown) => onEscaped(error, owner, []));
+      } catch (error) {
+        onEscaped(error, owner, []);
+      }
+    }
+    if (this.#waiting.length > 0) runNextTurn(() => this.#startSome());
+  }
+
+  #endTurn(): void {
+    this.#started = 0;
+    if (--this.#turnsOfArrival > 0) runNextTurn(() => this.#endTurn());
+  }
+}
+
+/** Of all ports, which share the event loop. Marked as pure, so that the library, which has none, is bundled without it. */
+export const requestStarts = /* @__PURE__ */ new RequestStarts();
+
 /** Runs `action` after the other microtasks of the current turn. */
 export function runSoon(action: () => void): void {
   queueMicrotask(() => runTimer(action));
@@ -270,6 +349,11 @@ export function runSoon(action: () => void): void {
 /** Runs `work` without a caller that waits for it; a rejection is reported. */
 export function runDetached(work: Promise<unknown>): void {
   work.catch(reportRejection);
+}
+
+/** Whether the value must be awaited. Its class does not say so: with another global Promise, as of zone.js, async functions still return the native one. */
+export function isPromise<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof (value as Partial<Promise<T>> | null | undefined)?.then === 'function';
 }
 
 /** Calls one of both once `promise` is settled, without a caller that waits for it; an exception in it is reported. */

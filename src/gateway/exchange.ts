@@ -8,7 +8,7 @@ import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { type Reason, Refusal, refuse } from '../core/refusal.ts';
 import type { ClientResponse, ParsedHead, RequestInfo } from '../core/request.ts';
-import { whenSettled } from '../core/safe-events.ts';
+import { isPromise, whenSettled } from '../core/safe-events.ts';
 import type { RequestHandler } from '../http/server/server.ts';
 import type { RequestTrace, TrustLevel } from '../telemetry/tracing/tracer.ts';
 import type { EgressProxy } from './egress-proxy/egress-proxy.ts';
@@ -336,7 +336,7 @@ class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, R
   }
 
   #thenPass<Value>(value: Value | Promise<Value>, next: (value: Value) => OrWaiting<Passed>): OrWaiting<Passed> {
-    if (!(value instanceof Promise)) return next(value);
+    if (!isPromise(value)) return next(value);
     whenSettled(
       value,
       (settled) => this.#pass(() => next(settled)),

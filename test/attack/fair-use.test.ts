@@ -2,7 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
+import { request as openTlsRequest } from 'node:https';
 import { connect, type Socket } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { holdResponses } from '../support/app.ts';
@@ -257,6 +259,87 @@ describe('serves the other route of an app', () => {
     expect((await waiting).status).toBe(200);
     expect(countOpen(sockets)).toBe(8);
     expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
+  });
+});
+
+describe('accepts new connections while one client repeats forged requests', () => {
+  const KEPT = 200;
+  const NEW = 20;
+  const SESSIONS = 5;
+  /** Forged answers until `NEW` others have connected, one after the other, and got theirs. */
+  async function countForged(repeat: (onAnswer: () => void) => Promise<void>, toStatus = deliver): Promise<number> {
+    let forged = 0;
+    await repeat(() => {
+      forged++;
+    });
+    await until(() => forged >= KEPT);
+    const before = forged;
+    await Promise.all(Array.from({ length: NEW }, async () => expect(await toStatus()).toBe(200)));
+    return forged - before;
+  }
+
+  const deliverByTls = (): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const { headers, body } = makeDelivery();
+      const to = { host: '127.0.0.1', port: gate.port, path: '/hooks/billing', ca: readFileSync(authority.ca), agent: false };
+      const outgoing = openTlsRequest({ ...to, method: 'POST', headers }, (incoming) => {
+        incoming.resume();
+        resolve(incoming.statusCode ?? 0);
+      });
+      outgoing.on('error', reject).end(body);
+    });
+
+  test('on many kept connections: Node accepts one connection in each turn, so a turn has only few requests then', async () => {
+    await start({});
+    const forgedRequest =
+      'POST /hooks/billing HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}';
+    const forged = await countForged(async (onAnswer) => {
+      for (const socket of await holdMany(KEPT, forgedRequest))
+        socket.on('data', () => {
+          onAnswer();
+          socket.write(forgedRequest);
+        });
+    });
+    // Without the limit, each of their turns has all of the others.
+    expect(forged).toBeLessThan((NEW * KEPT) / 3);
+  });
+
+  test('on the streams of HTTP/2 sessions', async () => {
+    const certificate = { certFile: 'tls.crt', keyFile: 'tls.key' };
+    const admin = {
+      name: 'forged',
+      match: { path: '/forged' },
+      upstream: `http://127.0.0.1:${app.port}`,
+      basic: { realm: 'a', users: { file: 'users' } },
+    };
+    await start({ listen: { address: '127.0.0.1:0', tls: certificate }, routes: [admin, toRoute(app.port)] });
+    const forged = await countForged(async (onAnswer) => {
+      for (let i = 0; i < SESSIONS; i++) {
+        const ca = readFileSync(authority.ca);
+        const socket = connectTls({
+          host: '127.0.0.1',
+          port: gate.port,
+          ca,
+          ALPNProtocols: ['h2'],
+          localAddress: ATTACKER,
+        } as ConnectionOptions);
+        const session = connectHttp2(`https://127.0.0.1:${gate.port}`, { createConnection: () => socket });
+        session.on('error', () => undefined);
+        sessions.push(session);
+        const repeat = (): void => {
+          if (session.destroyed) return;
+          const stream = session.request({ ':path': '/forged' });
+          stream.on('error', () => undefined).resume();
+          stream.on('end', () => {
+            onAnswer();
+            repeat();
+          });
+        };
+        for (let each = 0; each < 100; each++) repeat();
+      }
+    }, deliverByTls);
+    // 1,250 without the limit, and 600 with it: the client of this process, and handshakes, take turns, too.
+    expect(forged).toBeLessThan(900);
   });
 });
 

@@ -69,13 +69,13 @@ describe('/prestop', () => {
     const before = clock.timers;
     const stop = new AbortController();
     const held = Array.from({ length: 4 }, () => fetch(hook, { signal: stop.signal }).catch(() => undefined));
-    // One of the timers ends the time in which connections are closed.
-    await until(() => clock.timers === before + 5);
+    // Two of the timers end HTTP/2 connections, and the time in which connections are closed.
+    await until(() => clock.timers === before + 6);
     expect((await fetch(hook)).status).toBe(503);
     expect((await fetch(`http://127.0.0.1:${gate.adminPort}/prestop`)).status).toBe(200);
     stop.abort();
     await Promise.all(held);
-    await until(() => clock.timers === before + 1);
+    await until(() => clock.timers === before + 2);
   });
 });
 
@@ -115,7 +115,7 @@ describe('the injected preStop hook', () => {
     void run(toCommand(gate.adminPort, 5)).then((ended) => {
       code = ended;
     });
-    await until(() => clock.timers === before + 2);
+    await until(() => clock.timers === before + 3);
     await clock.advance(4_999);
     expect(code).toBeUndefined();
     await clock.advance(1);

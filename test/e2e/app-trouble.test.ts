@@ -220,7 +220,7 @@ test.each(['POST', 'PUT'])('a webhook by %s on a dead connection is sent again o
   let requests = 0;
   const script = (socket: Socket): void => {
     requests++;
-    if (requests % 2 === 1) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    if (requests % 2 === 1) socket.write('HTTP/1.1 200 OK\r\nKeep-Alive: timeout=60\r\nContent-Length: 2\r\n\r\nok');
     else socket.destroy();
   };
   const match = { path: '/hooks/billing', methods: ['POST', 'PUT'] };

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import {
@@ -9,6 +10,7 @@ import {
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from 'node:http2';
+import { connect as connectTcp } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
@@ -45,12 +47,18 @@ afterEach(async () => {
   await stopped;
 });
 
-const start = async (tls: Sections = {}, clock?: Clock, limits: Sections = {}, more: Sections = {}): Promise<void> => {
+const start = async (
+  tls: Sections = {},
+  clock?: Clock,
+  limits: Sections = {},
+  more: Sections = {},
+  trustedProxies: string[] = [],
+): Promise<void> => {
   const upstream = `http://127.0.0.1:${app.port}`;
   gate = await startGate(
     {
       ...more,
-      listen: { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key', ...tls } },
+      listen: { address: '127.0.0.1:0', trustedProxies, tls: { certFile: 'tls.crt', keyFile: 'tls.key', ...tls } },
       limits,
       routes: [
         { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic: { realm: 'admin', users: { file: 'users' } } },
@@ -196,6 +204,28 @@ describe('a request over HTTP/2', () => {
     };
     expect(await ask({ ':path': '/open', ':method': 'HEAD' })).toMatchObject({ status: 200, text: '' });
     expect(await ask({ ':path': '/open' })).toMatchObject({ status: 204, text: '' });
+  });
+
+  test.each([['HEAD'], ['GET'], ['POST'], ['POST', '']])(
+    'with %s gets its response if it waits because connections arrive, also with an empty body (%j)',
+    async (method, body?: string) => {
+      await start();
+      await ask({ ':path': '/open' });
+      const requests = Array.from({ length: 60 }, () => ask({ ':path': '/open', ':method': method }, body));
+      const arriving = Array.from({ length: 60 }, () => connectTcp(gate.port, '127.0.0.1').on('error', () => undefined));
+      const statuses = (await Promise.all(requests)).map(({ status }) => status);
+      for (const socket of arriving) socket.destroy();
+      expect(new Set(statuses)).toEqual(new Set([200]));
+    },
+  );
+
+  test('whose body turns out to be empty gets its response after its password was checked', async () => {
+    await start();
+    const { Authorization } = toBasic('Aladdin', 'open sesame');
+    expect(await ask({ ':path': '/admin', ':method': 'POST', authorization: Authorization }, '')).toMatchObject({
+      status: 200,
+      text: 'handled',
+    });
   });
 
   test('ends with its head for a 205, although the app sends content', async () => {
@@ -534,6 +564,61 @@ describe('the connection', () => {
     await fakeClock.advance(5_000);
     expect(await stopped).toBe(true);
     expect(isLeaving).toBe(true);
+  });
+
+  test('of a proxy has room for the bodies of all its streams at once: HAProxy 2.6 sends no more after it was full', async () => {
+    await start({}, undefined, {}, {}, ['127.0.0.1']);
+    const client = openSession();
+    await until(() => (client.state.remoteWindowSize ?? 0) >= 1_024 * 65_536);
+    await gate.stop();
+    await start();
+    const direct = openSession();
+    await once(direct, 'remoteSettings');
+    expect(direct.state.remoteWindowSize).toBe(65_535);
+  });
+
+  test.each([5, 0])(
+    'ends before the app of the pod does, and after a proxy has learned of other pods: pause=%i',
+    async (pause) => {
+      fakeClock = new FakeClock(Date.now());
+      await start({}, fakeClock);
+      const client = openSession();
+      let isLeaving = false;
+      client.once('goaway', () => {
+        isLeaving = true;
+      });
+      const hook = fetch(`http://127.0.0.1:${gate.adminPort}/prestop?pause=${pause}`);
+      await until(() => gate.log().some(({ msg }) => msg === 'leaving'));
+      await fakeClock.advance(3_900);
+      expect(await ask({ ':path': '/open' })).toMatchObject({ status: 200 });
+      expect(isLeaving).toBe(false);
+      await fakeClock.advance(100);
+      await until(() => isLeaving);
+      await fakeClock.advance(1_000);
+      expect((await hook).status).toBe(200);
+    },
+  );
+
+  test('ends after its next request if it was opened later, and as a second call of the hook says', async () => {
+    fakeClock = new FakeClock(Date.now());
+    await start({}, fakeClock);
+    const leave = (pause: number): Promise<Response> => fetch(`http://127.0.0.1:${gate.adminPort}/prestop?pause=${pause}`);
+    const holding = leave(600);
+    await until(() => gate.log().some(({ msg }) => msg === 'leaving'));
+    expect((await leave(0)).status).toBe(200);
+    const first = openSession();
+    const isEnded = new Promise((resolve) => first.once('goaway', resolve));
+    await once(first, 'connect');
+    await fakeClock.advance(4_000);
+    await isEnded;
+    const later = openSession();
+    const goaway = new Promise((resolve) => later.once('goaway', resolve));
+    // Also those that arrive with the one that ends it.
+    const requests = Array.from({ length: 10 }, () => ask({ ':path': '/open' }));
+    expect((await Promise.all(requests)).map(({ status }) => status)).toEqual(Array.from({ length: 10 }, () => 200));
+    await goaway;
+    await fakeClock.advance(600_000);
+    await holding;
   });
 
   test('finishes its requests when the gate stops, and accepts no more', async () => {

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import { connect } from 'node:net';
@@ -62,6 +63,19 @@ const raw = (...parts: string[]): Promise<string> =>
     socket.on('error', reject);
   });
 const AUTH = `Proxy-${Object.entries(toBasic('Aladdin', 'open sesame')).map(([name, value]) => `${name}: ${value}`)}\r\n`;
+
+test('on loopback, its only client is the pod, which has all connections of the port', async () => {
+  await start({}, { limits: { maxConnections: 4, maxConnectionsPerClient: 2 } });
+  const tunnels = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const socket = connect(gate.proxyPort, '127.0.0.1');
+      onTestFinished(() => void socket.destroy());
+      socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: a.echo.example:${echo.port}\r\n${AUTH}\r\n`);
+      return String((await once(socket, 'data'))[0]).slice(0, 12);
+    }),
+  );
+  expect(tunnels).toEqual(Array(4).fill('HTTP/1.1 200'));
+});
 
 describe('curl', () => {
   test('is allowed with the password, and gets 407 without it', async () => {

@@ -231,15 +231,15 @@ export function createLeaveEndpoint({
   leave,
 }: {
   readonly clock: Clock;
-  /** From now on each HTTP/1 connection is closed after its next response, so that clients reconnect to another pod. */
-  readonly leave: () => void;
+  /** The app ends after the pause: connections are closed before, so that clients reconnect to another pod. */
+  readonly leave: (pause: Milliseconds) => void;
 }): AdminEndpoint {
   let held = 0;
-  const hold = async (seconds: number, socket: Socket): Promise<AdminResponse> => {
-    if (seconds === 0) return LEAVING;
+  const hold = async (pause: Milliseconds, socket: Socket): Promise<AdminResponse> => {
+    if (pause === 0) return LEAVING;
     if (held >= MAX_HELD) return toPlain(503, `${MAX_HELD} requests are already waiting for the end of their pause`);
     held++;
-    await pauseWhileOpen(seconds * 1_000, socket, clock);
+    await pauseWhileOpen(pause, socket, clock);
     held--;
     return LEAVING;
   };
@@ -253,8 +253,9 @@ export function createLeaveEndpoint({
         return toPlain(400, `pause must be an integer from 0 to ${MAX_PAUSE_S} (seconds)`);
       // HEAD is safe: it changes nothing (RFC 9110 §9.2.1).
       if (request.method !== 'GET') return LEAVING;
-      leave();
-      return hold(Number(written), request.socket);
+      const pause = Number(written) * 1_000;
+      leave(pause);
+      return hold(pause, request.socket);
     },
   };
 }

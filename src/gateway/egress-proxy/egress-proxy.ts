@@ -13,7 +13,7 @@ import { compileAddressRules, type OwnPorts, PUBLIC_ONLY } from '../../http/dial
 import { type DestinationRule, findDestinationRule } from '../../http/dial/destination.ts';
 import { DialFailure, dial, Opening, takeTurns } from '../../http/dial/dial.ts';
 import { type Resolve, resolveChecked } from '../../http/dial/resolve.ts';
-import { CounterFamily } from '../../telemetry/metrics/series.ts';
+import { createFamilies } from '../../telemetry/metrics/series.ts';
 import type { RequestTrace } from '../../telemetry/tracing/tracer.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';
 import type { Passed } from '../pipeline/record.ts';
@@ -283,12 +283,10 @@ export interface ProxyMetrics {
 
 /** Registers the metrics. */
 export function createProxyMetrics(registers: Registry[]): ProxyMetrics {
-  const proxyBytes = new CounterFamily({
-    name: 'sidegate_proxy_bytes_total',
-    help: 'Bytes through the forward proxy: of tunnels, and the bodies of other requests and responses; by the rule that allowed them.',
-    labelNames: ['rule', 'direction'],
-    registers,
-  });
+  const proxyBytes = createFamilies(registers).counter(
+    'sidegate_proxy_bytes_total{rule,direction}',
+    'Bytes through the forward proxy: of tunnels, and the bodies of other requests and responses; by the rule that allowed them.',
+  );
   return {
     proxyBytes(rule, { bytesSent, bytesReceived }) {
       proxyBytes.series(rule, 'sent').add(bytesSent);

@@ -11,7 +11,7 @@ import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { RequestTarget, TargetProblem } from '../../core/head.ts';
-import type { ListenAddress } from '../../core/listen-address.ts';
+import { isLoopbackOnly, type ListenAddress } from '../../core/listen-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { ParsedHead, RequestInfo } from '../../core/request.ts';
 import { guardDecision, onceEvent } from '../../core/safe-events.ts';
@@ -93,8 +93,10 @@ export class ProxyServer {
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
     watchConnections(this.#server, connections);
+    // On loopback, the only client is the pod itself.
+    const maxConnectionsPerClient = isLoopbackOnly(parts.address) ? limits.maxConnections : limits.maxConnectionsPerClient;
     this.#clients = new PortClients(this.#server, {
-      limits,
+      limits: { ...limits, maxConnectionsPerClient },
       shared: [],
       clock,
       onLimit,
@@ -128,7 +130,7 @@ export class ProxyServer {
     this.#phase = phase;
     if (phase === 'open') return;
     for (const response of this.#responses.values()) response.shouldKeepAlive = false;
-    if (phase === 'leaving') return;
+    if (phase !== 'refusing') return;
     this.#listener.close();
     this.#server.closeIdleConnections();
   }

@@ -186,11 +186,6 @@ export class Capacity {
     return 2 * this.#limits.maxInFlight;
   }
 
-  /** The number of requests in flight. */
-  get inFlight(): number {
-    return this.#entered.count;
-  }
-
   #take(slot: AppSlot): void {
     this.#entered.add(slot);
     this.#events.onInFlight(1);
@@ -220,10 +215,6 @@ class SlotTally {
 
   constructor(shares: Shares) {
     this.#shares = shares;
-  }
-
-  get count(): number {
-    return this.#all;
   }
 
   get isFull(): boolean {

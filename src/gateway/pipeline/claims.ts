@@ -282,7 +282,7 @@ export function toOneTimeClaim(claim: Claim): Claim {
 interface AnySettlement {
   readonly kind: 'confirm' | 'release';
   readonly key: string;
-  /** Monotonic time after which settling changes nothing: the lease's end for a release, the retention's for a confirm. */
+  /** Monotonic time after which settling changes nothing: the lease has ended for a release, the retention for a confirm. */
   readonly mootAt: Milliseconds;
 }
 

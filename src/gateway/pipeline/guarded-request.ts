@@ -4,7 +4,7 @@ import { toErrorText } from '../../core/errors.ts';
 import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../../core/event.ts';
 import { Refusal, refuse, type StageName } from '../../core/refusal.ts';
 import type { ParsedHead } from '../../core/request.ts';
-import { whenSettled } from '../../core/safe-events.ts';
+import { isPromise, whenSettled } from '../../core/safe-events.ts';
 import { joinGrants, NOTHING_CLAIMED, toOneTimeClaim } from './claims.ts';
 import type { BodyCheck, ClaimGate, RouteGates, WebhookGates } from './gates/gate.ts';
 
@@ -140,9 +140,10 @@ export abstract class GuardedRequest<Route extends GuardedRoute> implements Veri
 
   /** Admits exactly the bytes that were signed; else those that a password, a certificate or an open route vouches for. */
   #admit(event: VerifiedEvent | undefined): Admitted {
-    const isProven = event !== undefined || this.user !== undefined || this.certificateName !== undefined;
-    // Fails closed if a route was ever built without a gate that verifies.
-    if (!isProven && !this.route.isOpen) throw new Error(`no gate of route ${this.route.name} verified the request`);
+    const proof = event === undefined ? (this.user?.name ?? this.certificateName) : event.keyName;
+    // Fails closed if a route was ever built without a gate that verifies, or if a gate returned something else, such as a promise that nobody awaited.
+    if (typeof proof !== 'string' && !this.route.isOpen)
+      throw new Error(`no gate of route ${this.route.name} verified the request`);
     return this.#toAdmitted(event?.body ?? this.head.body.open(), undefined);
   }
 
@@ -177,7 +178,7 @@ export abstract class GuardedRequest<Route extends GuardedRoute> implements Veri
     value: Value | Promise<Value>,
     next: (value: Value) => OrWaiting<Admitted | Refusal>,
   ): OrWaiting<Admitted | Refusal> {
-    if (!(value instanceof Promise)) return next(value);
+    if (!isPromise(value)) return next(value);
     whenSettled(
       value,
       (settled) => this.#run(() => next(settled)),

@@ -37,15 +37,15 @@ export interface RefusalFormat {
 export interface SenderExpectations {
   /** The statuses that it expects instead of the catalogue's. */
   readonly statuses?: ReadonlyMap<RefusalCode, number>;
-  /** The text by which it learns that an event needs no retry. */
+  /** The text by which it learns that an event needs no retry; if it is empty, no response may have content. */
   readonly acknowledgement?: string | undefined;
 }
 
 /** Takes the status of the refusal's own reply, else the one that the sender expects, else the catalogue's. */
 export function toFormat({ code, reply }: Refusal, { statuses, acknowledgement }: SenderExpectations = {}): RefusalFormat {
   const { status } = REFUSALS[code];
-  const isDone = status < MULTIPLE_CHOICES && acknowledgement !== undefined;
-  return { status: reply?.status ?? statuses?.get(code) ?? status, ...(isDone && { text: acknowledgement }) };
+  const text = status < MULTIPLE_CHOICES || acknowledgement === '' ? acknowledgement : undefined;
+  return { status: reply?.status ?? statuses?.get(code) ?? status, ...(text !== undefined && { text }) };
 }
 
 /** RFC 9110 §11.6.1 and §11.7.1. */

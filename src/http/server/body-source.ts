@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/head.ts';
 import { GrowingBuffer } from '../../core/reading.ts';
-import { onEvent, runNextTurn, SumOfTurn, waitForTurn } from '../../core/safe-events.ts';
+import { onEvent, runNextTurn, runSoon, SumOfTurn, waitForTurn } from '../../core/safe-events.ts';
 
 /** In bytes; larger chunks are passed on unchanged. */
 const MIN_PIECE = 1_024;
@@ -43,7 +43,7 @@ export interface BodySource {
   /** An unread body does not block other requests on the connection (HTTP/2). */
   readonly isMultiplexed: boolean;
   sendContinue(): void;
-  /** Starts to read, for a body that fits into memory. */
+  /** Starts to read. */
   receive(receiver: BodyReceiver): void;
 }
 
@@ -54,7 +54,9 @@ export function isCutOff({ stream }: BodySource): boolean {
 
 function receiveEvents(stream: Readable, receiver: BodyReceiver): void {
   onEvent(stream, 'data', (chunk: Buffer) => receiver.onChunk(chunk));
-  onEvent(stream, 'end', () => receiver.onEnd());
+  // Over HTTP/2, a body that turns out to be empty ends although nobody reads it, perhaps while the request waited.
+  if (stream.readableEnded) runSoon(() => receiver.onEnd());
+  else onEvent(stream, 'end', () => receiver.onEnd());
 }
 
 /** The body of a node:http request. */

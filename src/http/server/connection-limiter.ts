@@ -28,15 +28,15 @@ export interface ConnectionLimiterOptions {
    * connections have no maximum for one network, and are replaced only if no other is idle.
    */
   readonly toClient: (socket: Socket) => string | undefined;
-  readonly onLimit?: (limit: ConnectionLimit) => void;
+  readonly onLimit: (limit: ConnectionLimit) => void;
   /** Whether memory is short: then a new connection replaces others that have no request, or whose request waits for the client. */
-  readonly isTight?: () => boolean;
-  /** So many connections are not replaced for that reason. Default: 1,024. */
-  readonly keptWhileTight?: number;
+  readonly isTight: () => boolean;
+  /** So many connections are not replaced for that reason. */
+  readonly keptWhileTight: number;
   /** Called for the first request of each connection. */
-  readonly onFirstRequest?: () => void;
+  readonly onFirstRequest: () => void;
   /** Called for each connection that is closed because of a limit: its memory is free only after a collection. */
-  readonly onClosed?: () => void;
+  readonly onClosed: () => void;
 }
 
 /** The body of a request in flight. */
@@ -200,9 +200,9 @@ export class ConnectionLimiter {
 
   /** All connections may have sent their first request at once. Those whose request was not read yet are idle. */
   #begin(connection: TrackedConnection): void {
-    const { isTight = () => false, keptWhileTight = KEPT_WHILE_TIGHT, onFirstRequest } = this.#options;
+    const { isTight, keptWhileTight, onFirstRequest } = this.#options;
     connection.hasRequested = true;
-    onFirstRequest?.();
+    onFirstRequest();
     if (isTight()) this.shed(keptWhileTight);
   }
 
@@ -222,7 +222,7 @@ export class ConnectionLimiter {
 
   /** Each connection takes kilobytes: hundreds of them would fill a small container, with or without requests. */
   freeMemory(): void {
-    const { isTight = () => false, keptWhileTight = KEPT_WHILE_TIGHT } = this.#options;
+    const { isTight, keptWhileTight } = this.#options;
     for (let i = 0; i < CLOSED_AT_ONCE && this.#connections.size >= keptWhileTight && isTight(); i++)
       if (!this.#close(this.#findReplaceable(), 'memory')) return;
   }
@@ -254,11 +254,11 @@ export class ConnectionLimiter {
 
   /** Closes a connection because of a limit; returns false if there is none to close. */
   #close(victim: TrackedConnection | undefined, limit: ConnectionLimit): boolean {
-    this.#options.onLimit?.(limit);
+    this.#options.onLimit(limit);
     if (victim === undefined) return false;
     this.#remove(victim);
     victim.socket.destroy();
-    this.#options.onClosed?.();
+    this.#options.onClosed();
     return true;
   }
 
@@ -297,7 +297,7 @@ export function limitConnections(server: Server | TlsServer, options: Connection
   // Node counts a destroyed connection as open until the next turn of the event loop.
   server.maxConnections = 2 * options.maxConnections;
   onEvent(server, 'connection', (socket: Socket) => limiter.add(socket));
-  onEvent(server, 'drop', () => options.onLimit?.('connections'));
+  onEvent(server, 'drop', () => options.onLimit('connections'));
   return limiter;
 }
 

@@ -1,7 +1,7 @@
-/** An HTTP/2 stream with the interface of node:http's response, and the budget of streams that a client may have rejected. */
+/** An HTTP/2 stream with the interface of node:http's response, its fields, the idle time of its session, and the streams that a client may have rejected. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
-import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { acceptsTrailers, type HeaderFields } from '../../core/head.ts';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { acceptsTrailers, type HeaderFields, type RawHeaders } from '../../core/head.ts';
 import { freeChunk } from '../../core/reading.ts';
 import type { ClientResponse, ResponseEvent } from '../../core/request.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
@@ -34,6 +34,10 @@ const SINGLE_VALUED: ReadonlySet<string> = new Set([
   'x-content-type-options',
 ]);
 
+/** When a stream is checked again whose response has not ended yet; after that, twice as long each time up to a limit. */
+const FIRST_CHECK_MS: Milliseconds = 10;
+const MAX_CHECK_MS: Milliseconds = 500;
+
 /** The response to an HTTP/2 request. */
 export class Http2Response implements ClientResponse {
   readonly req = { httpVersionMinor: 1 };
@@ -43,6 +47,7 @@ export class Http2Response implements ClientResponse {
   statusMessage = '';
   readonly #stream: ServerHttp2Stream;
   readonly #acceptsTrailers: boolean;
+  readonly #clock: Clock;
   #hasLength = false;
   #trailers: OutgoingHttpHeaders = {};
   readonly #preset: OutgoingHttpHeaders = {};
@@ -52,15 +57,13 @@ export class Http2Response implements ClientResponse {
   #isDestroyed = false;
 
   /** `headers`: the request header; `counted`: counts the stream if it is rejected, or reset by the client. */
-  constructor(stream: ServerHttp2Stream, headers: HeaderFields, counted: CountedStream) {
+  constructor(stream: ServerHttp2Stream, headers: HeaderFields, counted: CountedStream, clock: Clock) {
     this.#stream = stream;
     this.#counted = counted;
+    this.#clock = clock;
     this.#acceptsTrailers = acceptsTrailers(headers);
     onceEvent(stream, 'wantTrailers', () => this.#sendTrailers());
-    // The rest of the request is not needed (RFC 9113 §8.1), and would use up the flow control window of all streams.
-    onceEvent(stream, 'finish', () => {
-      if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
-    });
+    onceEvent(stream, 'finish', () => this.#endUnread());
     onceEvent(stream, 'close', () => {
       if (!this.#isEnded && !this.#isDestroyed) counted.reject();
     });
@@ -96,19 +99,15 @@ export class Http2Response implements ClientResponse {
     if (status === constants.HTTP_STATUS_RESET_CONTENT) headers['content-length'] = '0';
     this.#hasLength = headers['content-length'] !== undefined;
     headers[':status'] = status;
-    if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#acceptsTrailers });
+    if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#acceptsTrailers && !this.#hasLength });
   }
 
   flushHeaders(): void {
     // Heads are always sent immediately.
   }
 
-  writeContinue(): void {
-    this.#interim({ ':status': constants.HTTP_STATUS_CONTINUE });
-  }
-
   writeEarlyHints({ link }: { link: string[] }): void {
-    this.#interim({ ':status': EARLY_HINTS, link });
+    if (!this.destroyed && !this.headersSent) this.#stream.additionalHeaders({ ':status': EARLY_HINTS, link });
   }
 
   write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
@@ -125,7 +124,9 @@ export class Http2Response implements ClientResponse {
     this.#isEnded = true;
     if (this.destroyed) return;
     this.#discardRequest();
-    if (last === undefined) this.#stream.end();
+    // Node has ended the response to HEAD before anything listened.
+    if (this.#stream.writableFinished) this.#endUnread();
+    else if (last === undefined) this.#stream.end();
     else this.#stream.end(last, encoding);
   }
 
@@ -138,8 +139,9 @@ export class Http2Response implements ClientResponse {
     this.#stream.destroy(new Error('the response was cut off'));
   }
 
-  /** Nothing has been done for the request, so the client may send it again (RFC 9113 §8.7). */
-  refuseStream(): void {
+  /** Nothing has been done for the request, so the client may send it again (RFC 9113 §8.7). `counts`: it has too many. */
+  refuseStream(counts: boolean): void {
+    if (counts) this.#counted.reject();
     this.#isDestroyed = true;
     this.#stream.close(constants.NGHTTP2_REFUSED_STREAM);
   }
@@ -157,13 +159,28 @@ export class Http2Response implements ClientResponse {
     this.#stream.off(event, listener);
   }
 
+  /** The rest of the request may still arrive. */
+  get #isUnread(): boolean {
+    return !this.#stream.endAfterHeaders && !this.#stream.readableEnded;
+  }
+
   /**
    * Node keeps what arrives and nobody reads: a whole window for each stream, as long as the client does not take the response. The
    * stream is closed once it has.
    */
   #discardRequest(): void {
-    const { endAfterHeaders, readableEnded } = this.#stream;
-    if (!endAfterHeaders && !readableEnded && this.#stream.listenerCount('data') === 0) onEvent(this.#stream, 'data', freeChunk);
+    if (this.#isUnread && this.#stream.listenerCount('data') === 0) onEvent(this.#stream, 'data', freeChunk);
+  }
+
+  /**
+   * The rest of the request is not needed, and would use up the flow control window of all streams. The stream is reset only after END_STREAM
+   * (RFC 9113 §8.1): a client takes a response without it for one that was cut off. Node does not say when it sends that, which can wait for
+   * the client.
+   */
+  #endUnread(delay: Milliseconds = FIRST_CHECK_MS): void {
+    if (!this.#isUnread || this.destroyed) return;
+    if (this.#stream.state.localClose === 1) this.#stream.close(constants.NGHTTP2_NO_ERROR);
+    else this.#clock.after(delay, () => this.#endUnread(Math.min(2 * delay, MAX_CHECK_MS)));
   }
 
   /** The body is complete without trailers, so trailers that Node rejects are not sent. */
@@ -173,10 +190,6 @@ export class Http2Response implements ClientResponse {
     } catch {
       this.#stream.sendTrailers({});
     }
-  }
-
-  #interim(headers: OutgoingHttpHeaders): void {
-    if (!this.destroyed && !this.headersSent) this.#stream.additionalHeaders(headers);
   }
 }
 
@@ -314,4 +327,55 @@ export function limitInvalidHeads(session: ServerHttp2Session, clock: Clock): ()
   return () => {
     requests++;
   };
+}
+
+/** Bytes that each field counts in addition to its name and value. */
+const FIELD_OVERHEAD = 32;
+
+/** The size of the fields after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
+export function toHeadBytes(raw: RawHeaders): number {
+  return raw.reduce((bytes, text) => bytes + text.length, (raw.length / 2) * FIELD_OVERHEAD);
+}
+
+/** Converts the fields to HTTP/1.1: `:authority` as Host, and a single Cookie (RFC 9113 §8.2.3, §8.3.1). */
+export function toFields(raw: RawHeaders, authority: string | undefined): string[] {
+  const fields: string[] = authority === undefined ? [] : ['host', authority];
+  const cookies: string[] = [];
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (name === 'cookie') cookies.push(value);
+    // A Host equal to `:authority` is redundant; a different one is rejected as repeated.
+    else if (!name.startsWith(':') && !(name === 'host' && value === authority)) fields.push(name, value);
+  }
+  if (cookies.length > 0) fields.push('cookie', cookies.join('; '));
+  return fields;
+}
+
+/** Runs while no stream is in flight, so pings alone do not keep a session open. */
+export class IdleTimer {
+  readonly #start: () => CancelTimer;
+  #streams = 0;
+  #cancel: CancelTimer;
+
+  constructor(clock: Clock, delay: Milliseconds, onIdle: () => void) {
+    const start = (): CancelTimer => clock.after(delay, onIdle);
+    this.#start = start;
+    this.#cancel = start();
+  }
+
+  enter(): void {
+    this.#streams++;
+    this.#cancel();
+  }
+
+  leave(): void {
+    this.#streams--;
+    if (this.#streams === 0) this.#cancel = this.#start();
+  }
+
+  stop(): void {
+    this.#streams = Number.POSITIVE_INFINITY;
+    this.#cancel();
+  }
 }

@@ -7,13 +7,13 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts, type ListElement, UnorderedList } from '../../core/collections.ts';
 import { HeaderFields, type RawHeaders } from '../../core/head.ts';
 import { onceEvent, onEvent, runNextTurn } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { TrackedResponse, Upload } from './connection-limiter.ts';
-import { CountedStream, limitInvalidHeads, RejectedStreams } from './http2-response.ts';
+import { CountedStream, IdleTimer, limitInvalidHeads, RejectedStreams, toFields, toHeadBytes } from './http2-response.ts';
 import type { OnLimit, PortLimits } from './limits.ts';
 import { destroySoon } from './linger.ts';
 import { EVICTED_SHARE, type Holder, type MemoryPressure, pickVictims } from './memory-guard.ts';
@@ -67,16 +67,14 @@ const CLIENTS_PER_PROXY = 10;
 /** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
 const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
 const FLOOD_CHECK_MS = 100;
-/** The bytes of body that a stream may buffer before it is read. */
+/** Of body, that a stream may buffer before it is read. A proxy's connection has room for all streams: HAProxy 2.6 sends no more once it was full. */
 const STREAM_WINDOW = 64 * 1024;
 /** `:method`, `:scheme`, `:authority`, `:path`. */
 const PSEUDO_FIELDS = 4;
 /** Finding the routes that an app may choose for a path takes as much time as so many fields for its length. */
 const CHARS_PER_FIELD = 80;
-/** The memory of a PING with its reply, which Node keeps until it is sent, and a margin. */
-const PING_BYTES = 4 * 1024;
-/** Bytes that each field counts in addition to its name and value. */
-const FIELD_OVERHEAD = 32;
+/** The memory of a PING with its reply, which Node keeps until it is sent, and a margin. A GOAWAY takes no more. */
+const FRAME_BYTES = 4 * 1024;
 /**
  * Fields are read up to this multiple of the limit, so that a client slightly above it gets 431 instead of a closed connection.
  */
@@ -99,13 +97,12 @@ export class Http2Sessions {
   readonly #clock: Clock;
   readonly #onLimit: OnLimit;
   readonly #streams: Http2Streams;
-  /** Handles a request. */
   readonly #onRequest: (request: Http2Request) => void;
   readonly #freeMemory: () => void;
   readonly #maxProxySessions: number;
   readonly #rejected: RejectedStreams;
   readonly #sessions = new Map<Socket, ServerHttp2Session>();
-  /** The number of sessions of each client. */
+  /** Sessions of each client. */
   readonly #counts = new Counts();
 
   constructor(parts: {
@@ -157,16 +154,19 @@ export class Http2Sessions {
       destroySoon(socket, this.#clock);
     });
     const onRequest = client === undefined ? limitInvalidHeads(session, this.#clock) : undefined;
+    if (client === undefined) session.setLocalWindowSize(OF_MANY_CLIENTS.streams * STREAM_WINDOW);
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
       onRequest?.();
       onceEvent(stream, 'close', () => idle.leave());
       const before = streams;
-      if (streams === REDUCED_CONCURRENT_STREAMS) streams = this.#toStreams(client);
+      if (streams === REDUCED_CONCURRENT_STREAMS && !session.closed && !session.destroyed) streams = this.#toStreams(client);
       if (streams !== before) session.settings({ maxConcurrentStreams: streams });
       this.#onStream(opened, stream, headers, { flags, raw });
     });
-    onEvent(session, 'ping', () => this.#begin(opened, PING_BYTES));
+    // For other frames Node calls no JavaScript, unless the session has a listener.
+    onEvent(session, 'ping', () => this.#begin(opened, FRAME_BYTES));
+    onEvent(session, 'goaway', () => this.#onGoaway(opened));
     // GOAWAY has already informed a client that violates the protocol.
     onEvent(session, 'error', () => session.destroy());
     onEvent(session, 'close', () => {
@@ -239,6 +239,12 @@ export class Http2Sessions {
     return false;
   }
 
+  /** Node now closes the session. It would build and reject each stream that arrives before its own GOAWAY is sent; with this setting, nghttp2 rejects them. */
+  #onGoaway(opened: OpenSession): void {
+    const { session } = opened;
+    if (this.#begin(opened, FRAME_BYTES) && !session.closed) session.settings({ maxConcurrentStreams: 0 });
+  }
+
   /** A proxy may have passed on what one of its clients sent. */
   #endSmallFrames(session: ServerHttp2Session, stream: ServerHttp2Stream, client: string | undefined): void {
     this.#onLimit('small_chunks');
@@ -270,53 +276,6 @@ export class Http2Sessions {
   }
 }
 
-/** Runs while no stream is in flight, so pings alone do not keep a session open. */
-class IdleTimer {
-  readonly #start: () => CancelTimer;
-  #streams = 0;
-  #cancel: CancelTimer;
-
-  constructor(clock: Clock, delay: Milliseconds, onIdle: () => void) {
-    const start = (): CancelTimer => clock.after(delay, onIdle);
-    this.#start = start;
-    this.#cancel = start();
-  }
-
-  enter(): void {
-    this.#streams++;
-    this.#cancel();
-  }
-
-  leave(): void {
-    this.#streams--;
-    if (this.#streams === 0) this.#cancel = this.#start();
-  }
-
-  stop(): void {
-    this.#streams = Number.POSITIVE_INFINITY;
-    this.#cancel();
-  }
-}
-
-function toHeadBytes(raw: RawHeaders): number {
-  return raw.reduce((bytes, text) => bytes + text.length, (raw.length / 2) * FIELD_OVERHEAD);
-}
-
-/** Converts the fields to HTTP/1.1: `:authority` as Host, and a single Cookie (RFC 9113 §8.2.3, §8.3.1). */
-function toFields(raw: RawHeaders, authority: string | undefined): string[] {
-  const fields: string[] = authority === undefined ? [] : ['host', authority];
-  const cookies: string[] = [];
-  for (let i = 0; i < raw.length; i += 2) {
-    const name = raw[i] as string;
-    const value = raw[i + 1] as string;
-    if (name === 'cookie') cookies.push(value);
-    // A Host equal to `:authority` is redundant; a different one is rejected as repeated.
-    else if (!name.startsWith(':') && !(name === 'host' && value === authority)) fields.push(name, value);
-  }
-  if (cookies.length > 0) fields.push('cookie', cookies.join('; '));
-  return fields;
-}
-
 /** The memory of a stream with its request and response, without the fields. */
 const STREAM_BYTES = 8 * 1024;
 /** The memory of a field in addition to its name and value. */
@@ -328,8 +287,10 @@ function toStreamBytes(headBytes: number, fieldLines: number): number {
 
 /** The share of the streams that are kept while memory is tight. */
 const KEPT_WHILE_TIGHT = 1 / 8;
-/** The share of the streams of a turn that one client may have. */
+/** The share of the streams, in all and of a turn, that one client may have. */
 const CLIENT_SHARE = 1 / 2;
+/** Younger streams are ended only for their own client, or if it has many: the body of a delivery may follow its head at once. */
+const MIN_AGE_MS: Milliseconds = 1_000;
 /** At least so much may arrive in a turn, however many workers there are: half of it is a hundred requests with cookies at once. */
 const MIN_TURN_BYTES = 6 * 1_024 * 1_024;
 /** In bytes, of all proxies together: as many requests as two of their sessions may have at once. */
@@ -344,6 +305,10 @@ export class Http2Streams {
   readonly #memory: StreamMemory;
   readonly #onLimit: OnLimit;
   readonly #streams = new UnorderedList<UnfinishedStream>();
+  /** How many each client network has. */
+  readonly #networks = new Counts();
+  /** In this turn, a search for a client with so many streams found nothing. */
+  #vainFrom = Number.POSITIVE_INFINITY;
   readonly #turn = new ArrivalsOfTurn();
   #count = 0;
   #bytes = 0;
@@ -367,45 +332,69 @@ export class Http2Streams {
   }
 
   /**
-   * Adds a stream. If there are too many, or their heads are too large, ends the oldest of the client that keeps most waiting. Returns false if
-   * there are too many, and none of them waits.
+   * Adds a stream. If there are too many, in all or of its client, or their heads are too large, ends the oldest of the client that keeps most waiting,
+   * but none of a client that has fewer. Returns false if there are too many, and none of them waits.
    */
   add(parts: StreamParts, now: Milliseconds): boolean {
     const added = new UnfinishedStream(now, parts);
     const max = this.#max * this.#share;
-    const isFull = this.#count >= max;
-    if ((isFull || this.#bytes >= max * STREAM_BYTES) && !this.#evict() && isFull) return false;
+    const isFull = this.#count >= max || this.isSpent(parts);
+    if ((isFull || this.#bytes >= max * STREAM_BYTES) && !this.#evict(added) && isFull) return false;
     this.#streams.add(added);
+    this.#networks.add(added.network, 1);
     this.#count++;
     this.#bytes += added.bytes;
     onceEvent(parts.stream, 'close', () => this.#remove(added));
     return true;
   }
 
+  /** Whether the client has its share of the streams. */
+  isSpent({ body, isShared }: Pick<StreamParts, 'body' | 'isShared'>): boolean {
+    return !isShared && this.#networks.of(body.network) >= this.#max * this.#share * CLIENT_SHARE;
+  }
+
   get #share(): number {
     return this.#memory.isTight ? KEPT_WHILE_TIGHT : 1;
   }
 
-  #evict(): boolean {
-    const victims = pickVictims([...this.#streams], this.#max * STREAM_BYTES * EVICTED_SHARE, Number.POSITIVE_INFINITY);
+  /** A search takes as long as several requests. Once one finds nothing, this turn has no further ones for clients with as many streams. */
+  #evict({ network, startedAt }: UnfinishedStream): boolean {
+    this.#onLimit('client_requests');
+    const least = this.#networks.of(network);
+    if (least >= this.#vainFrom) return false;
+    const pick = (isCandidate: (each: UnfinishedStream, count: number) => boolean): UnfinishedStream[] => {
+      const candidates = [...this.#streams].filter((each) => isCandidate(each, this.#networks.of(each.network)));
+      return pickVictims(candidates, this.#max * STREAM_BYTES * EVICTED_SHARE, startedAt);
+    };
+    const old = pick((each, count) => each.startedAt <= startedAt - MIN_AGE_MS && count >= least);
+    const victims = old.length > 0 ? old : pick((each, count) => each.network === network || count > 2 * (least + 1));
+    if (victims.length === 0) this.#noteVain(least);
     for (const victim of victims) {
       this.#remove(victim);
       victim.parts.response.destroy();
       this.#memory.onGarbage(victim.bytes);
     }
-    this.#onLimit('client_requests');
     return victims.length > 0;
+  }
+
+  #noteVain(least: number): void {
+    if (this.#vainFrom === Number.POSITIVE_INFINITY)
+      runNextTurn(() => {
+        this.#vainFrom = Number.POSITIVE_INFINITY;
+      });
+    this.#vainFrom = least;
   }
 
   #remove(stream: UnfinishedStream): void {
     if (stream.listIndex === undefined) return;
     this.#streams.remove(stream);
+    this.#networks.add(stream.network, -1);
     this.#count--;
     this.#bytes -= stream.bytes;
   }
 }
 
-/** A stream or PING that arrived. */
+/** A stream, PING or GOAWAY that arrived. */
 interface Arrival {
   readonly session: object;
   readonly client: string | undefined;
@@ -413,7 +402,7 @@ interface Arrival {
 }
 
 /**
- * Streams and PING frames of one turn of the event loop. Node frees a stream only after the turn in which it arrived, even if the client has reset
+ * Streams, PING and GOAWAY frames of one turn of the event loop. Node frees a stream only after the turn in which it arrived, even if the client has reset
  * it: 500 connections could open and reset 100,000 streams in one turn.
  */
 class ArrivalsOfTurn {
@@ -470,6 +459,8 @@ interface StreamParts {
   readonly stream: ServerHttp2Stream;
   readonly source: Upload;
   readonly body: Pick<Holder, 'network'>;
+  /** Its network represents many clients. */
+  readonly isShared: boolean;
   readonly response: TrackedResponse;
   /** The size of the fields as RFC 9113 §6.5.2 counts it. */
   readonly headBytes: number;
@@ -479,17 +470,15 @@ interface StreamParts {
 class UnfinishedStream implements Holder, ListElement {
   readonly startedAt: Milliseconds;
   readonly parts: StreamParts;
+  readonly network: string;
   readonly bytes: number;
   listIndex: number | undefined;
 
   constructor(startedAt: Milliseconds, parts: StreamParts) {
     this.startedAt = startedAt;
     this.parts = parts;
+    this.network = parts.body.network;
     this.bytes = toStreamBytes(parts.headBytes, parts.fieldLines);
-  }
-
-  get network(): string {
-    return this.parts.body.network;
   }
 
   /** Nothing unless the stream waits for its client: to take the end of the response, or to send the rest of the body. Other streams are not ended. */

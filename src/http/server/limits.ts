@@ -124,6 +124,9 @@ export interface WaitingConnection extends Holder {
   evict(): void;
 }
 
+/** The memory for requests that wait for a turn of the event loop, as a share of that for bodies, which has it in addition. */
+const TURN_SHARE = 1 / 8;
+
 /** Checks all bodies in progress once a second: one timer for all, so that a request needs none. */
 export class BodyWatch {
   readonly limits: BodyLimits;
@@ -133,6 +136,7 @@ export class BodyWatch {
   readonly #onLimit: OnLimit;
   readonly #pressure: MemoryPressure;
   readonly #budget: BodyBudget;
+  #turnBytes = 0;
   /** Bodies that are streamed. */
   readonly #bodies = new Set<BodyInProgress>();
   /** Bodies that are read into memory. */
@@ -230,6 +234,16 @@ export class BodyWatch {
       if (connection.held === 0) this.#connections.delete(connection);
       this.#budget.releaseWaiting(bytes);
       this.#grantSlots();
+    };
+  }
+
+  /** Takes memory for a request that starts in a later turn of the event loop. Nobody else has less for it. Returns how to release it. */
+  takeForTurn(bytes: number): (() => void) | undefined {
+    if (this.#pressure.shortage !== undefined || this.#turnBytes + bytes > this.limits.maxBufferedBytes * TURN_SHARE)
+      return undefined;
+    this.#turnBytes += bytes;
+    return () => {
+      this.#turnBytes -= bytes;
     };
   }
 

@@ -8,7 +8,15 @@ import { getHeapStatistics } from 'node:v8';
 import { toClientNetwork } from '../../core/ip-address.ts';
 import { freeChunk, GrowingBuffer, ReadPause } from '../../core/reading.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
-import { type AddedListener, offEvent, onceEvent, onEvent, SumOfTurn, takeListeners } from '../../core/safe-events.ts';
+import {
+  type AddedListener,
+  offEvent,
+  onceEvent,
+  onEvent,
+  requestStarts,
+  SumOfTurn,
+  takeListeners,
+} from '../../core/safe-events.ts';
 import { Http1BodySource } from './body-source.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import type { BodyWatch, OnLimit, WaitingConnection } from './limits.ts';
@@ -97,6 +105,7 @@ export class PortRequests {
 
   /** Call it before the server listens. `released`: after such requests, Node passes the raw connection on; it must pass them. */
   bind(server: Server | TlsServer, released: readonly ('upgrade' | 'connect')[] = []): void {
+    for (const event of ['connection', 'drop'] as const) onEvent(server, event, () => requestStarts.onArrival());
     const unexpected = refuse('expectation_failed', 'expectation_failed');
     onEvent(server, 'request', (request, response) => this.receive(request, response));
     onEvent(server, 'checkContinue', (request, response) => this.receive(request, response, { expectsContinue: true }));
@@ -136,7 +145,7 @@ export class PortRequests {
     const known = this.#queues.get(socket);
     if (known !== undefined) known.count++;
     const before = errors.findPending(socket);
-    if (before === undefined) return this.#handle(this.#track(request, response, arrival));
+    if (before === undefined) return this.#start(this.#track(request, response, arrival), headBytes);
     const queue = known ?? this.#addQueue(socket);
     const release = this.#admitWaiting(request, queue, headBytes);
     if (release === undefined) {
@@ -147,6 +156,15 @@ export class PortRequests {
     queue.bytes ??= this.#hold(socket, queue);
     onceEvent(before, 'close', () => this.#handleNext(socket, queue));
     return undefined;
+  }
+
+  /** Handles a request that waits for no other, in this turn of the event loop, or in a later one. */
+  #start(received: PortRequest, headBytes: number): unknown {
+    const { request, upgrade } = received;
+    if (upgrade !== undefined) return this.#handle(received);
+    const hold = () =>
+      this.#parts.bodies.takeForTurn(WAITING_BYTES + headBytes + Math.min(toDeclaredLength(request), SMALL_BODY));
+    return requestStarts.start(request.socket, request.socket, hold, () => request.socket.writable && this.#handle(received));
   }
 
   /** Frees the head at once: otherwise it would be kept until the end of the turn. A response that is pending is still sent. */

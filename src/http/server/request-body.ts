@@ -334,8 +334,7 @@ class IncomingStream implements BodyStream, BodyInProgress {
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     this.#watch.add(this);
-    onEvent(stream, 'data', (chunk: Buffer) => this.#onData(chunk));
-    onEvent(stream, 'end', () => this.#onEnd());
+    this.#source.receive({ onChunk: (chunk) => this.#onData(chunk), onEnd: () => this.#onEnd() });
     onEvent(stream, 'error', () => this.fail('body_aborted'));
     onEvent(stream, 'close', () => this.fail('body_aborted'));
   }

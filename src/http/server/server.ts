@@ -9,7 +9,7 @@ import { IpRanges } from '../../core/ip-address.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { ClientResponse, ParsedHead, RequestInfo } from '../../core/request.ts';
-import { guardDecision } from '../../core/safe-events.ts';
+import { guardDecision, requestStarts, runNextTurn } from '../../core/safe-events.ts';
 import { type ClientResolver, createClientResolver, createRequestInfo, ProxyProtocolPeers } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { type Http2Request, Http2Sessions, Http2Streams } from './http2.ts';
@@ -17,7 +17,7 @@ import { Http2Response } from './http2-response.ts';
 import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { toFreeBytes } from './memory.ts';
-import type { MemoryPressure } from './memory-guard.ts';
+import { type MemoryPressure, SMALL_BODY } from './memory-guard.ts';
 import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
 import { IncomingBody } from './request-body.ts';
@@ -64,7 +64,7 @@ interface Incoming extends Omit<PortRequest, 'request' | 'response'> {
 const STREAMS_PER_CONNECTION = 2;
 const MIN_STREAMS = 1_024;
 
-/** The most unfinished HTTP/2 streams of a port in one worker: more than the apps, their queue and all that wait for them can have. */
+/** The most unfinished HTTP/2 streams of a port in one worker; half of them are more than the limits on requests allow one client. */
 function toMaxStreams({ maxConnections }: PortLimits, workers: number): number {
   return Math.max(Math.ceil(MIN_STREAMS / workers), STREAMS_PER_CONNECTION * maxConnections);
 }
@@ -87,8 +87,11 @@ function toSharedPeers({ trustedProxies, proxyProtocol }: ListenSettings): strin
   return [...trustedProxies, ...(proxyProtocol?.from ?? [])];
 }
 
-/** The phase of the shutdown: `leaving` closes each HTTP/1 connection after its next response; `refusing` closes idle ones, accepts no others, and rejects requests with 503. */
-export type ListenPhase = 'open' | 'leaving' | 'refusing';
+/**
+ * The phase of the shutdown: `leaving` closes each HTTP/1 connection after its next response; `ending` also ends those of HTTP/2 (GOAWAY); `refusing`
+ * closes idle ones, accepts no others, and rejects requests with 503.
+ */
+export type ListenPhase = 'open' | 'leaving' | 'ending' | 'refusing';
 
 /** The listening data port. */
 export class ListenServer {
@@ -205,14 +208,17 @@ export class ListenServer {
 
   /** Enters the next phase of the shutdown; `refusing` also stops accepting connections. */
   enter(phase: ListenPhase): void {
+    // The grace period may begin after the pause of the app has almost ended.
+    if (phase === 'leaving' && this.#phase === 'ending') return;
     this.#phase = phase;
     if (phase === 'open') return;
     this.#clientErrors.endConnections();
     // A client may be sending right now: on an idle connection, or a request that GOAWAY crosses. In the grace period it can learn of another endpoint.
     if (phase === 'leaving') return;
+    this.#http2.close();
+    if (phase === 'ending') return;
     this.#listener.close();
     this.#server.closeIdleConnections();
-    this.#http2.close();
   }
 
   /** Destroys all remaining connections. */
@@ -248,10 +254,12 @@ export class ListenServer {
 
   #onHttp2Request({ head, headBytes, fieldLines, source, stream, counted }: Http2Request): void {
     const { handler, limits, onLimit, clock } = this.#parts;
-    const response = new Http2Response(stream, head.headers, counted);
+    const response = new Http2Response(stream, head.headers, counted, clock);
     const body = new IncomingBody(source, this.#bodies);
-    if (!this.#streams.add({ stream, source, body, response, headBytes, fieldLines }, clock.monotonic()))
-      return response.refuseStream();
+    body.client = this.#resolveClient(this.#toPeer(head.socket), true, head.headers).address;
+    const isShared = this.#clients.toClient(body.client) === undefined;
+    const parts = { stream, source, body, isShared, response, headBytes, fieldLines };
+    if (!this.#streams.add(parts, clock.monotonic())) return response.refuseStream(this.#streams.isSpent(parts));
     const tracked = this.#clients.track(head.socket, source, response, stream);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
@@ -259,8 +267,13 @@ export class ListenServer {
     }
     const isUnexpected = head.headers.get('expect') !== undefined && !source.expectsContinue;
     const refusal = isUnexpected ? refuse('expectation_failed', 'expectation_failed') : undefined;
-    this.#accept(head, { body, response, tracked, refusal });
-    body.holdUnread(response);
+    const accept = (): void => {
+      if (response.destroyed) return;
+      this.#accept(head, { body, response, tracked, refusal });
+      body.holdUnread(response);
+    };
+    const hold = () => this.#bodies.takeForTurn(headBytes + Math.min(body.declaredLength ?? SMALL_BODY, SMALL_BODY));
+    requestStarts.start(head.socket, stream, hold, accept);
   }
 
   /** Handles one request, in any version of HTTP. */
@@ -270,10 +283,8 @@ export class ListenServer {
     body.client = info.client.address;
     // Never over plain HTTP, where anybody could have injected it (RFC 6797 §7.2).
     if (this.#hsts !== undefined && info.client.scheme === 'https') response.setHeader('Strict-Transport-Security', this.#hsts);
-    if (this.#phase !== 'open') {
-      response.shouldKeepAlive = false;
-      if (this.#phase === 'refusing') return handler.reject(info, response, refuse('draining', 'draining'));
-    }
+    if (this.#phase !== 'open') this.#leave(head.socket, response);
+    if (this.#phase === 'refusing') return handler.reject(info, response, refuse('draining', 'draining'));
     const unverified = this.#certificates?.refuse(info.client, response);
     if (unverified !== undefined) return handler.reject(info, response, unverified);
     if (head.method === 'CONNECT') return handler.reject(info, response, refuse('malformed_request', 'malformed', 'CONNECT'));
@@ -288,6 +299,13 @@ export class ListenServer {
     this.#clients.countUntilFreed(tracked, body);
     const parsed = { ...info, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade: upgrade.hold(body) }, response);
+  }
+
+  /** The connection ends with this response. */
+  #leave(socket: Socket, response: ClientResponse): void {
+    response.shouldKeepAlive = false;
+    // In the next turn: Node would refuse the streams that it has read with this one.
+    if (this.#phase !== 'leaving') runNextTurn(() => this.#http2.closeOn(socket));
   }
 
   #toPeer(socket: Socket): string {

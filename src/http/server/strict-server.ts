@@ -192,7 +192,10 @@ export class ClientErrors {
 
   /** Records the latest request on the connection. */
   track(socket: Duplex, latest: LatestExchange): void {
-    if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
+    if (!this.#latest.has(socket)) {
+      onceEvent(socket, 'close', () => this.#latest.delete(socket));
+      lingerWhileSending(socket, this.#parts.clock, () => this.#latest.get(socket)?.response.req.complete === false);
+    }
     this.#latest.set(socket, latest);
   }
 
@@ -388,4 +391,23 @@ function findOptionProblem(token: string): string | undefined {
   if (!TOKEN.test(token)) return 'an invalid token';
   const name = toFoldedName(token);
   return isProtectedField(name) ? name : undefined;
+}
+
+/**
+ * Like `lingerOnClose`, for each close after which `isSending` says that the client has not sent its request to the end. Call it once for a
+ * connection.
+ */
+function lingerWhileSending(socket: Duplex, clock: Clock, isSending: () => boolean): void {
+  // Simulated connections end by themselves.
+  if (!isSocket(socket)) return;
+  const close = socket.destroySoon;
+  const closeOrLinger = (): void => {
+    if (isSending()) closeAfterResponse(socket, clock);
+    else Reflect.apply(close, socket, []);
+  };
+  socket.destroySoon = closeOrLinger;
+}
+
+function isSocket(socket: Duplex): socket is Socket {
+  return 'destroySoon' in socket;
 }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { Counts } from '../../core/collections.ts';
-import { toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
+import { toClientNetwork, toPlainAddress, toSite } from '../../core/ip-address.ts';
 import { GrowingBuffer, handOver } from '../../core/reading.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { limitEmptyRecords } from '../empty-records.ts';
@@ -28,10 +28,10 @@ export interface TlsPort {
 /** A ClientHello with post-quantum key shares and a session ticket has some 4 KiB. OpenSSL would take 131 KB. */
 const MAX_HELLO_BYTES = 16 * 1024;
 /**
- * All that a client sends in its handshake: a chain of four certificates with RSA 4096 has 8 KiB. OpenSSL would take 100 KB, and 1.2 MiB for
+ * All that a peer sends in its handshake: a chain of four certificates with RSA 4096 has 8 KiB. OpenSSL would take 100 KB, and 1.2 MiB for
  * small certificates of that size, while the connection is open.
  */
-const MAX_HANDSHAKE_BYTES = 32 * 1024;
+export const MAX_HANDSHAKE_BYTES = 32 * 1024;
 /** Node reads up to 512 KiB of a connection before JavaScript can close it. Until then, OpenSSL may hold so much for each handshake. */
 export const HANDSHAKE_BYTES = 256 * 1024;
 export const CERTIFICATES_BYTES = 1_280 * 1024;
@@ -39,6 +39,8 @@ export const CERTIFICATES_BYTES = 1_280 * 1024;
 const HANDSHAKE_SHARE = 1 / 4;
 const MIN_HANDSHAKES = 4;
 const MAX_HANDSHAKES = 1_024;
+/** More than there are counts of handshakes. */
+const RANKS = MAX_HANDSHAKES + 1;
 /** With client certificates; each can keep the process busy until their chain is checked. */
 const MAX_CERTIFICATE_HANDSHAKES = 32;
 const SWEEP_INTERVAL_MS: Milliseconds = 100;
@@ -47,8 +49,16 @@ const MIN_TIME_MS: Milliseconds = 2_000;
 /** If it is for a client that has fewer, or if more wait than may run: one round trip around the world. */
 const MIN_FAIR_TIME_MS: Milliseconds = 250;
 
-/** Chains up to this size cost nothing extra. */
+/** For so long, a client that did not complete its handshake, or has a chain that nobody trusts, goes after others. */
+const UNFINISHED_MS: Milliseconds = 30_000;
+const MAX_UNFINISHED = 1_024;
+/** Between two handshakes of such a client, where clients may have certificates. */
+const SPACING_MS: Milliseconds = 100;
+
+/** Chains up to this size cost nothing extra ... */
 const USUAL_CHAIN_BYTES = 8 * 1024;
+/** ... and up to this one if nobody trusts them: anyone can make one of keys that take ten times as long to check. */
+const UNTRUSTED_CHAIN_BYTES = 2 * 1024;
 /**
  * OpenSSL checks all signatures of a chain before it knows whether any of them is trusted, and a sender can choose keys that are slow to check:
  * 142 ms were measured for 31 KB, 411 ms for 97 KB.
@@ -121,6 +131,9 @@ interface TlsHandshake {
   readonly socket: Socket;
   readonly key: string;
   readonly client: string;
+  readonly site: string;
+  /** A proxy or balancer, which passes on what its clients send. */
+  readonly isShared: boolean;
   /** When its connection was accepted, or when OpenSSL got its ClientHello. */
   since: Milliseconds;
   /** The bytes that were read before OpenSSL got them. */
@@ -132,7 +145,8 @@ interface TlsHandshake {
 
 /**
  * The handshakes of a port. OpenSSL gets a connection once its ClientHello is complete, and so has no memory for a client that sends none.
- * It works on a limited number of handshakes at once; the others wait, and a client with few handshakes goes first.
+ * It works on a limited number of handshakes at once; the others wait, and a client with few handshakes goes first. One that recently did not
+ * complete one goes last: from many networks, a client could otherwise keep all places busy with handshakes that it does not continue.
  */
 export class TlsHandshakes {
   readonly #port: TlsPort;
@@ -146,8 +160,13 @@ export class TlsHandshakes {
   readonly #waiting = new Set<TlsHandshake>();
   /** OpenSSL works on them; by connection key, as TLS wraps the socket. */
   readonly #running = new Map<string, TlsHandshake>();
-  /** The number of running handshakes of each client. */
+  /** The number of running handshakes of each client, and of each site. */
   readonly #counts = new Counts();
+  readonly #siteCounts = new Counts();
+  /** When each client did not complete its handshake; the latest is last. */
+  readonly #unfinished = new Map<string, Milliseconds>();
+  /** When each client last had a chain that nobody trusts, above the size that costs nothing. */
+  readonly #untrusted = new Map<string, Milliseconds>();
   readonly #costs: ChainCosts;
   #isSweeping = false;
 
@@ -178,6 +197,8 @@ export class TlsHandshakes {
       socket,
       key: toConnectionKey(socket),
       client,
+      site: toSite(client),
+      isShared: this.#port.isShared?.(socket) === true,
       since: clock.monotonic(),
       helloBytes: 0,
       isClosing: false,
@@ -197,7 +218,10 @@ export class TlsHandshakes {
     onEvent(socket, 'error', () => socket.destroy());
     onceEvent(socket, 'close', () => {
       // OpenSSL has checked what it got, whether or not the chain is trusted.
-      if (this.#remove(handshake)) this.#charge(handshake, socket.bytesRead - handshake.helloBytes);
+      if (this.#remove(handshake)) {
+        this.#charge(handshake, socket.bytesRead - handshake.helloBytes, false);
+        noteClient(this.#unfinished, client, clock.monotonic());
+      }
       this.#startWaiting();
     });
     this.#begun.add(handshake);
@@ -222,15 +246,21 @@ export class TlsHandshakes {
       return false;
     }
     this.#remove(handshake);
+    this.#unfinished.delete(handshake.client);
     // The rest may be the beginning of a request.
-    if (handshake.socket.bytesRead - handshake.helloBytes > USUAL_CHAIN_BYTES) this.#charge(handshake, readChainBytes(socket));
+    const isLarge = handshake.socket.bytesRead - handshake.helloBytes > UNTRUSTED_CHAIN_BYTES;
+    if (isLarge) this.#charge(handshake, readChainBytes(socket), socket.authorized);
     this.#startWaiting();
     return true;
   }
 
   /** Counts a chain, and ends the other handshakes of its client if it was costly. */
-  #charge({ client }: TlsHandshake, bytes: number): void {
-    if (this.#port.contexts.clientCertificate === undefined || !this.#costs.charge(client, bytes)) return;
+  #charge({ client, isShared }: TlsHandshake, bytes: number, isTrusted: boolean): void {
+    const { clock, contexts } = this.#port;
+    if (contexts.clientCertificate === undefined) return;
+    const free = isTrusted || isShared ? USUAL_CHAIN_BYTES : UNTRUSTED_CHAIN_BYTES;
+    if (bytes > free && !isTrusted) noteClient(this.#untrusted, client, clock.monotonic());
+    if (!this.#costs.charge(client, bytes, free)) return;
     for (const running of this.#running.values()) if (running.client === client) this.#close(running, 'handshakes');
   }
 
@@ -252,6 +282,9 @@ export class TlsHandshakes {
       this.#waiting.delete(next);
       this.#running.set(next.key, next);
       this.#counts.add(next.client, 1);
+      this.#siteCounts.add(next.site, 1);
+      // All that wait would otherwise begin when its pause ends, and keep the process busy together.
+      if (this.#isNoted(this.#untrusted, next.client)) this.#costs.delay(next.client, SPACING_MS);
       next.since = clock.monotonic();
       next.helloBytes = next.socket.bytesRead;
       next.start();
@@ -263,35 +296,45 @@ export class TlsHandshakes {
   }
 
   /**
-   * Finds the first one of the client that has fewest running handshakes. If more wait than may run, the last one: those before it would use
-   * up its time.
+   * Finds the first one of the lowest rank, so of the client that has fewest running handshakes. If more wait than may run, the last one: those
+   * before it would use up its time.
    */
   #findNext(): TlsHandshake | undefined {
     let found: TlsHandshake | undefined;
+    let lowest = Number.POSITIVE_INFINITY;
     for (const waiting of this.#waiting) {
       if (waiting.isClosing || this.#costs.isPaused(waiting.client)) continue;
-      const difference = found === undefined ? -1 : this.#toCount(waiting) - this.#toCount(found);
-      if (difference < 0 || (difference === 0 && this.#isCrowded)) found = waiting;
+      const rank = this.#toRank(waiting);
+      if (rank > lowest || (rank === lowest && !this.#isCrowded)) continue;
+      found = waiting;
+      lowest = rank;
     }
     return found;
   }
 
-  /** Closes the oldest handshake of the client that has most, if it takes long; less long if the client of `next` has fewer. */
+  /** Closes the oldest handshake of the highest rank, if it takes long; less long if the client or site of `next` has fewer. */
   #makeRoom(next: TlsHandshake): void {
     let oldest: TlsHandshake | undefined;
     for (const running of this.#running.values()) {
       // One that is about to end is enough.
       if (running.isClosing) return;
-      if (oldest === undefined || this.#toCount(running) > this.#toCount(oldest)) oldest = running;
+      if (oldest === undefined || this.#toRank(running) > this.#toRank(oldest)) oldest = running;
     }
     if (oldest === undefined) return;
-    const isFair = this.#isCrowded || this.#toCount(oldest) > this.#toCount(next) + 1;
+    const hasMore = this.#counts.of(oldest.client) > this.#counts.of(next.client) + 1;
+    const isFair = this.#isCrowded || hasMore || this.#siteCounts.of(oldest.site) > this.#siteCounts.of(next.site) + 1;
     if (this.#port.clock.monotonic() - oldest.since >= (isFair ? MIN_FAIR_TIME_MS : MIN_TIME_MS))
       this.#close(oldest, 'handshakes');
   }
 
-  #toCount({ client }: TlsHandshake): number {
-    return this.#counts.of(client);
+  #isNoted(clients: ReadonlyMap<string, Milliseconds>, client: string): boolean {
+    return this.#port.clock.monotonic() - (clients.get(client) ?? Number.NEGATIVE_INFINITY) < UNFINISHED_MS;
+  }
+
+  /** The order: by whether the client did not complete a handshake recently, then by what its site (IPv6) has, then by what it has. */
+  #toRank({ client, site }: TlsHandshake): number {
+    const isLast = this.#isNoted(this.#unfinished, client) || this.#isNoted(this.#untrusted, client);
+    return (Number(isLast) * RANKS + this.#siteCounts.of(site)) * RANKS + this.#counts.of(client);
   }
 
   /** It counts until OpenSSL has freed its memory. */
@@ -309,6 +352,7 @@ export class TlsHandshakes {
     if (this.#running.get(handshake.key) !== handshake) return false;
     this.#running.delete(handshake.key);
     this.#counts.add(handshake.client, -1);
+    this.#siteCounts.add(handshake.site, -1);
     return true;
   }
 
@@ -340,6 +384,13 @@ function readChainBytes(socket: TLSSocket): number {
   return bytes;
 }
 
+/** Notes when a client did something; of many, the latest. */
+function noteClient(clients: Map<string, Milliseconds>, client: string, now: Milliseconds): void {
+  clients.delete(client);
+  clients.set(client, now);
+  if (clients.size > MAX_UNFINISHED) clients.delete(clients.keys().next().value ?? '');
+}
+
 /** Makes clients wait whose handshakes or records took long, so that they take a small part of the CPU. */
 export class ChainCosts {
   readonly #clock: Clock;
@@ -350,11 +401,10 @@ export class ChainCosts {
     this.#clock = clock;
   }
 
-  /** Counts a chain. Returns whether the client must wait. */
-  charge(client: string, bytes: number): boolean {
-    if (bytes <= USUAL_CHAIN_BYTES) return false;
-    this.delay(client, (bytes - USUAL_CHAIN_BYTES) * CHECK_MS_PER_BYTE * PAUSES);
-    return true;
+  /** Counts a chain, of which `free` bytes cost nothing. Returns whether it is larger than usual. */
+  charge(client: string, bytes: number, free = USUAL_CHAIN_BYTES): boolean {
+    if (bytes > free) this.delay(client, (bytes - free) * CHECK_MS_PER_BYTE * PAUSES);
+    return bytes > USUAL_CHAIN_BYTES;
   }
 
   /** The client waits longer before its next handshake. */

@@ -30,7 +30,7 @@ export interface InboxOptions {
 
 /** The bound of `NewEvent.metadata`; request heads are limited to a fraction of it by default. */
 const MAX_METADATA_BYTES = 64 * 1024;
-/** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored, and clocks differ. */
+/** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored. */
 const KNOWN_SHARE = 0.9;
 /** The IDs under which lost deliveries are stored again: those that they had. */
 const lostIds = new WeakMap<VerifiedEvent, string>();
@@ -61,6 +61,7 @@ export function createInbox(
     for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
   };
   return {
+    clock,
     storedFor: options.stores ? retention * KNOWN_SHARE : undefined,
     forwarder: {
       async forward(admitted, response, trace) {
@@ -85,9 +86,8 @@ export function createInbox(
       if (id === undefined || !parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
-        // An older event that is missing was delivered and has left the queue.
+        // An older event that is missing was delivered and has left the queue, maybe only now: so its statistics are read afterwards.
         if (acceptedAt === undefined || (await queue.findEvent(id)) !== undefined) return 'known';
-        // Read afterwards: the event can have left meanwhile.
         if (acceptedAt <= (await queue.stats(clock.now())).prunedUntil) return 'known';
         lostIds.set(event, id);
         return 'lost';

@@ -2,7 +2,9 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createMetrics } from '../../../src/app/metrics.ts';
 import { ConfigSchema } from '../../../src/config/schema/schema.ts';
+import type { User } from '../../../src/core/admitted.ts';
 import { systemClock } from '../../../src/core/clock.ts';
+import type { VerifiedEvent } from '../../../src/core/event.ts';
 import { acknowledge, Refusal, refuse, type StageName } from '../../../src/core/refusal.ts';
 import { type AppRoute, ExchangePort } from '../../../src/gateway/exchange.ts';
 import { Capacity } from '../../../src/gateway/pipeline/capacity.ts';
@@ -175,6 +177,22 @@ test('a route whose gates verified nothing forwards nothing', async () => {
   openWith(toHead(() => undefined));
   expect((await send(port)).code).toBe('internal_error');
   expect(lines.join('')).toContain('no gate of route a verified the request');
+});
+
+test.each([
+  ['an event', toEvent(() => () => Buffer.from('{}') as unknown as VerifiedEvent)],
+  ['a user', { password: { check: () => ({}) as User } }],
+])('a route whose gate returned something else in place of %s forwards nothing', async (_, gates) => {
+  openWith(gates);
+  expect((await send(port)).code).toBe('internal_error');
+  expect(lines.join('')).toContain('no gate of route a verified the request');
+});
+
+test('waits for a promise of another class than the global one', async () => {
+  const refusal = refuse('handshake_refused', 'handshake_refused');
+  // biome-ignore lint/suspicious/noThenProperty: as a promise of another library has it.
+  openWith(toHead(() => ({ then: (next: (value: Refusal) => void) => next(refusal) }) as unknown as Promise<Refusal>));
+  expect((await send(port)).code).toBe('handshake_refused');
 });
 
 test.each<[StageName, RouteGates]>([

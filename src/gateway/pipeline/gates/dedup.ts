@@ -92,6 +92,8 @@ export interface DedupParts {
 
 /** Deliveries that are stored before the app handles them: their IDs are confirmed when they are accepted, which does not mean that it did. */
 export interface StoredDeliveries {
+  /** The time of their store: the clocks of replicas differ. */
+  readonly clock: Pick<Clock, 'now'>;
   /** How long after it was accepted each delivery is certainly stored; undefined if the route stores none. */
   readonly storedFor: Milliseconds | undefined;
   /**
@@ -118,7 +120,7 @@ export function createDedupGate(options: DedupOptions, parts: DedupParts): Claim
   const shared: ClaimParts = { ...parts, onBusy: () => onEvent('in_progress') };
   return {
     claim(event, head) {
-      const steps = toSteps(options, head, event, parts.stored?.storedFor);
+      const steps = toSteps(options, head, event, parts.stored);
       if (steps.length > 0) return acquireClaim(new DedupAttempt(steps, event, head, options, parts), policy, shared);
       onEvent('unidentified');
       return NOTHING_CLAIMED;
@@ -255,12 +257,12 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   async #repeat(
-    { storedFor, repeat }: StoredDeliveries,
+    { clock, storedFor, repeat }: StoredDeliveries,
     { fingerprint }: HandledConflict,
     verdict: Verdict,
   ): Promise<ClaimReply> {
     const accepted = splitFingerprint(fingerprint);
-    const isYoung = this.#head.receivedAt - accepted.acceptedAt < Math.min(accepted.storedFor, storedFor ?? 0);
+    const isYoung = clock.now() - accepted.acceptedAt < Math.min(accepted.storedFor, storedFor ?? 0);
     // Other content that is not stored may never have been accepted.
     const acceptedAt = isYoung && verdict !== 'reused' ? accepted.acceptedAt : undefined;
     const result = await repeat(this.#event, this.#head, { requestId: accepted.requestId, acceptedAt });
@@ -312,9 +314,10 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   #settle(kind: IdSettlement['kind'], { key, token, fingerprint }: ClaimRequest): void {
-    const { retention, lease, maxWait } = this.#options;
-    const mootAt = this.#head.startedAt + (kind === 'confirm' ? retention : lease + maxWait);
-    this.#parts.settlements.settle({ of: 'id', kind, key, token, fingerprint, retention, mootAt });
+    const { clock, settlements } = this.#parts;
+    const { retention, lease } = this.#options;
+    const mootAt = clock.monotonic() + (kind === 'confirm' ? retention : lease);
+    settlements.settle({ of: 'id', kind, key, token, fingerprint, retention, mootAt });
   }
 }
 
@@ -323,7 +326,7 @@ class DedupAttempt implements ClaimAttempt {
  * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both; if the digest differs in
  * each attempt, what lasts is compared in its place, so that a retry is recognized.
  */
-function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, storedFor: Milliseconds | undefined): Steps {
+function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, stored: StoredDeliveries | undefined): Steps {
   const { route, lease, unsignedId, repeatsBytes } = options;
   const { id, digest, contentDigest } = event;
   const toStep = (of: ClaimStep['of'], fingerprint: string, ...keys: string[]): ClaimStep => ({
@@ -335,8 +338,8 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, 
   const request = toRequestFingerprint(head, event);
   const join = (content: string, signed?: string): string => {
     const joined = joinFingerprint(request, content, signed);
-    if (storedFor === undefined) return joined;
-    return markStored(joined, { acceptedAt: head.receivedAt, storedFor, requestId: head.requestId });
+    if (stored?.storedFor === undefined) return joined;
+    return markStored(joined, { acceptedAt: stored.clock.now(), storedFor: stored.storedFor, requestId: head.requestId });
   };
   const open = event.openContent === undefined ? undefined : toBodyFingerprint(event.openContent);
   if (digest === undefined) return [toStep('signed-id', join(open ?? toContentFingerprint(event.body)), toKey(route, id))];

@@ -159,8 +159,8 @@ class OrderAttempt implements ClaimAttempt {
   }
 
   #settle(kind: ResourceSettlement['kind']): void {
-    const { versions, settlements } = this.#parts;
-    const { retention, lease, maxWait } = this.#options;
+    const { clock, versions, settlements } = this.#parts;
+    const { retention, lease } = this.#options;
     const { key, version, token } = this.#request;
     const isHandled = kind === 'confirm';
     settlements.settle({
@@ -169,7 +169,7 @@ class OrderAttempt implements ClaimAttempt {
       key,
       versions,
       leave: { key, token, ...(isHandled ? { handled: { version, retentionMs: retention } } : undefined) },
-      mootAt: this.#head.startedAt + (isHandled ? retention : lease + maxWait),
+      mootAt: clock.monotonic() + (isHandled ? retention : lease),
     });
   }
 }

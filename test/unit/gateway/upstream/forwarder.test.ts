@@ -69,7 +69,7 @@ function scriptDyingOnSecond(): { readonly script: Script; readonly requests: nu
     script: (socket: Socket): void => {
       socket.on('data', () => {
         if (++dying.requests === 2) socket.destroy();
-        else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+        else socket.write('HTTP/1.1 204 No Content\r\nKeep-Alive: timeout=60\r\n\r\n');
       });
     },
   };
@@ -489,7 +489,7 @@ describe('a sender', () => {
 });
 
 describe('a request with a claim', () => {
-  const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
+  const OK = 'HTTP/1.1 200 OK\r\nKeep-Alive: timeout=60\r\nContent-Length: 0\r\n\r\n';
   const limits = {
     connectTimeout: 1_000,
     responseTimeout: 5_000,

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import {
   type ConnectionLimit,
   type ConnectionLimiterOptions,
+  KEPT_WHILE_TIGHT,
   limitConnections,
 } from '../../../../src/http/server/connection-limiter.ts';
 import { makeAuthority } from '../../../support/certificates.ts';
@@ -41,8 +42,17 @@ async function start(
       ? createServer(answer)
       : (createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, answer) as unknown as Server);
   server = made;
-  const limits = { maxConnections: MOST, maxPerClient: MOST, ...over };
-  const limiter = limitConnections(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits });
+  const limiter = limitConnections(made, {
+    maxConnections: MOST,
+    maxPerClient: MOST,
+    toClient: ({ remoteAddress }) => remoteAddress,
+    onLimit: () => undefined,
+    isTight: () => false,
+    keptWhileTight: KEPT_WHILE_TIGHT,
+    onFirstRequest: () => undefined,
+    onClosed: () => undefined,
+    ...over,
+  });
   made.on('request', ({ socket, url }, response) => {
     const upload = { declaredLength: undefined, isComplete: url !== '/upload' };
     const tracked = { writableEnded: url === '/unread', destroy: () => response.destroy() };

@@ -27,11 +27,25 @@ beforeEach(() => {
 });
 
 /** Adds a stream of a client; returns its emitter, or undefined if it was not accepted. */
-function add(network: string, response = ENDED, source = COMPLETE, fieldLines = 0): EventEmitter | undefined {
+function add(network: string, response = ENDED, source = COMPLETE, fieldLines = 0, isShared = false): EventEmitter | undefined {
   const stream = new EventEmitter();
   const name = `${network}:${now}`;
-  const parts = { stream: stream as ServerHttp2Stream, source, body: { network }, headBytes: 0, fieldLines };
+  const parts = { stream: stream as ServerHttp2Stream, source, body: { network }, isShared, headBytes: 0, fieldLines };
   return streams.add({ ...parts, response: { ...response, destroy: () => ended.push(name) } }, now++) ? stream : undefined;
+}
+
+/** Adds streams of `networks` in turn. */
+function addAll(
+  networks: readonly string[],
+  count: number,
+  ...like: readonly [response?: typeof ENDED, source?: typeof COMPLETE]
+): void {
+  for (let i = 0; i < count; i++) expect(add(networks[i % networks.length] ?? '', ...like)).toBeDefined();
+}
+
+/** Until all streams so far may be ended. */
+function age(): void {
+  now += 1_000;
 }
 
 /** A stream of a client arrives on one of its sessions; returns whether that goes on. */
@@ -44,42 +58,104 @@ function begin(client: string | undefined, session: number, bytes = STREAM_BYTES
 
 describe('the unfinished streams of a port', () => {
   test('are as many as the limit, and no more once some are closed', () => {
-    for (let i = 0; i < MAX; i++) add('a');
-    expect(ended).toEqual([]);
-    const last = add('a');
-    last?.emit('close');
+    addAll(['a', 'b', 'c'], MAX);
+    age();
+    const last = add('c');
     expect(ended).toHaveLength(EVICTED_AT_ONCE);
-    add('a');
-    add('a');
+    last?.emit('close');
+    add('c');
+    add('c');
     expect(ended).toHaveLength(EVICTED_AT_ONCE);
     expect(limits).toEqual(['client_requests']);
   });
 
+  test('are half as many of one client', () => {
+    addAll(['a'], MAX / 2, PENDING);
+    expect(add('a', PENDING)).toBeUndefined();
+    expect(add('b', PENDING)).toBeDefined();
+  });
+
   test('above the limit end the oldest of the client that keeps most of them', () => {
-    add('b');
-    for (let i = 1; i < MAX; i++) add('a');
+    addAll(['b'], 1);
+    addAll(['a'], MAX / 2);
+    addAll(['c', 'd'], MAX / 2 - 1);
+    age();
     expect(add('b')).toBeDefined();
     expect(ended).toEqual(['a:1', 'a:2']);
   });
 
   test('above the limit end those whose body is missing, and none that waits for the app', () => {
-    for (let i = 0; i < MAX - 1; i++) add('a', PENDING);
+    addAll(['a', 'c'], MAX - 1, PENDING);
     add('b', PENDING, { declaredLength: 5, isComplete: false });
-    expect(add('a', PENDING)).toBeDefined();
+    age();
+    expect(add('d', PENDING)).toBeDefined();
     expect(ended).toEqual(['b:31']);
-    expect(add('c')).toBeUndefined();
+    expect(add('d')).toBeUndefined();
     expect(ended).toEqual(['b:31']);
+  });
+
+  test('above the limit end none of a client that has fewer', () => {
+    addAll(['b'], 2);
+    addAll(['a'], MAX / 2, PENDING);
+    age();
+    expect(add('a', PENDING)).toBeUndefined();
+    expect(ended).toEqual([]);
+  });
+
+  test('above the limit end none whose body may follow at once', () => {
+    addAll(['a', 'c'], MAX - 1, PENDING);
+    add('b', PENDING, { declaredLength: 5, isComplete: false });
+    expect(add('d', PENDING)).toBeUndefined();
+    expect(ended).toEqual([]);
+  });
+
+  test('above the limit end old ones of any client, if that with most of them has only young ones', () => {
+    addAll(['b'], 6);
+    age();
+    addAll(['a', 'c'], MAX - 6);
+    expect(add('d')).toBeDefined();
+    expect(ended).toEqual(['b:0', 'b:1']);
+  });
+
+  test('above the limit end young ones of their own client, if there are no old ones', () => {
+    addAll(['a'], MAX / 2);
+    expect(add('a')).toBeDefined();
+    expect(ended).toEqual(['a:0', 'a:1']);
+  });
+
+  test('above the limit end young ones of a client that has many', () => {
+    addAll(['a'], MAX / 2);
+    addAll(['c'], MAX / 2, PENDING);
+    expect(add('d')).toBeDefined();
+    expect(ended).toEqual(['a:0', 'a:1']);
+  });
+
+  test('are searched once in a turn of the event loop for a client with as many, if none can be ended', async () => {
+    addAll(['a', 'b'], MAX, PENDING);
+    const last = add('a', PENDING);
+    expect(last).toBeUndefined();
+    age();
+    const unread = { declaredLength: 5, isComplete: false };
+    const held = { ...PENDING };
+    expect([add('a', held, unread), add('a', held, unread)]).toEqual([undefined, undefined]);
+    expect(limits).toHaveLength(3);
+  });
+
+  test('are all those of the port for a network of many clients', () => {
+    for (let i = 0; i < MAX; i++) expect(add('proxy', PENDING, COMPLETE, 0, true)).toBeDefined();
+    expect(add('proxy', PENDING, COMPLETE, 0, true)).toBeUndefined();
   });
 
   test('are fewer if their heads have many fields, so that the memory of all is limited', () => {
     for (let i = 0; i < MAX / 2; i++) add('a', ENDED, COMPLETE, MANY_FIELDS);
     expect(ended).toEqual([]);
+    age();
     add('b');
     expect(ended).toEqual(['a:0']);
   });
 
   test('are not rejected because of their fields if they wait for the app', () => {
-    for (let i = 0; i < MAX; i++) expect(add('a', PENDING, COMPLETE, MANY_FIELDS)).toBeDefined();
+    for (let i = 0; i < MAX; i++) expect(add(i % 2 === 0 ? 'a' : 'b', PENDING, COMPLETE, MANY_FIELDS)).toBeDefined();
     expect(ended).toEqual([]);
   });
 
@@ -94,10 +170,10 @@ describe('the unfinished streams of a port', () => {
 
   test('are an eighth while memory is tight', () => {
     streams = new Http2Streams(MAX, { ...NO_PRESSURE, isTight: true }, (limit) => limits.push(limit));
-    for (let i = 0; i < MAX / 8; i++) add('a');
-    expect(ended).toEqual([]);
+    addAll(['a', 'b'], MAX / 8);
+    age();
     add('a');
-    expect(ended).toEqual(['a:0', 'a:1']);
+    expect(ended).toEqual(['a:0', 'a:2']);
   });
 });
 

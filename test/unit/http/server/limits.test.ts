@@ -119,6 +119,19 @@ test('a request that waits takes memory only while there is enough for requests 
   expect(watch.takeForWaiting(connection, 1)).toBeUndefined();
 });
 
+test('requests that wait for a turn have as much in addition, so that they end nothing that waits for another request', () => {
+  const watch = new BodyWatch(LIMITS, new FakeClock(), () => undefined, NO_PRESSURE);
+  const other = makeWaiting('a');
+  const release = watch.takeForTurn(100);
+  expect([typeof release, watch.takeForTurn(100), typeof watch.takeForWaiting(other, 100)]).toEqual([
+    'function',
+    undefined,
+    'function',
+  ]);
+  release?.();
+  expect([typeof watch.takeForTurn(100), other.evicted]).toEqual(['function', 0]);
+});
+
 test('connections on which much waits end for those of other clients, and not for more of their own', () => {
   const watch = new BodyWatch(LIMITS, new FakeClock(), () => undefined, NO_PRESSURE);
   const [heavy, own, other] = [makeWaiting('a'), makeWaiting('a'), makeWaiting('b')];

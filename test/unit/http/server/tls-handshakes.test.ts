@@ -1,9 +1,14 @@
-import { describe, expect, test } from 'vitest';
+import { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { TlsContexts } from '../../../../src/http/server/tls.ts';
 import {
   CERTIFICATES_BYTES,
   ChainCosts,
   findHelloState,
   HANDSHAKE_BYTES,
+  TlsHandshakes,
   toMaxHandshakes,
 } from '../../../../src/http/server/tls-handshakes.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
@@ -107,7 +112,177 @@ describe('a client with a chain of 31 KB', () => {
   });
 });
 
+test('untrusted chains of 2 KiB cost nothing, and larger ones what they have more', async () => {
+  const clock = new FakeClock();
+  const costs = new ChainCosts(clock);
+  const FREE = 2 * 1024;
+  expect([costs.charge('10.0.0.1', FREE, FREE), costs.isPaused('10.0.0.1')]).toEqual([false, false]);
+  expect([costs.charge('10.0.0.1', FREE + 4_096, FREE), costs.isPaused('10.0.0.1')]).toEqual([false, true]);
+  await clock.advance(200);
+  expect(costs.isPaused('10.0.0.1')).toBe(false);
+});
+
 test('chains of 8 KiB cost nothing', () => {
   const costs = new ChainCosts(new FakeClock());
   expect([costs.charge('10.0.0.1', 8 * 1024), costs.isPaused('10.0.0.1')]).toEqual([false, false]);
+});
+
+/** A connection to a port, without a network. */
+class FakeSocket extends EventEmitter {
+  static #ports = 0;
+  readonly remotePort = ++FakeSocket.#ports;
+  readonly remoteAddress: string;
+  bytesRead = 0;
+  /** The certificates of the client, which nobody trusts. */
+  chainBytes = 0;
+  /** OpenSSL works on its handshake. */
+  isRunning = false;
+  destroyed = false;
+
+  constructor(remoteAddress: string) {
+    super();
+    this.remoteAddress = remoteAddress;
+  }
+
+  getPeerX509Certificate(): object | undefined {
+    return this.chainBytes === 0 ? undefined : { raw: Buffer.alloc(this.chainBytes) };
+  }
+
+  pause(): void {
+    // Nothing is read.
+  }
+
+  resume(): void {
+    // Nothing is read.
+  }
+
+  unshift(): void {
+    // OpenSSL would read it.
+  }
+
+  destroy(): void {
+    if (this.destroyed) return;
+    this.destroyed = true;
+    process.nextTick(() => this.emit('close'));
+  }
+}
+
+describe('of the handshakes that wait for one of four places', () => {
+  const STEP_MS = 50;
+  /** A place becomes free after a quarter of a second, if more wait than there are places. */
+  const STEPS = 10;
+  let clock: FakeClock;
+  let handshakes: TlsHandshakes;
+  let isShared: boolean;
+  beforeEach(() => {
+    clock = new FakeClock();
+    isShared = true;
+    const contexts = { clientCertificate: 'request' } as unknown as TlsContexts;
+    const memory = { limit: 64 * MIB, workers: 1, onBytes: () => undefined, shortage: undefined };
+    handshakes = new TlsHandshakes({ contexts, clock, memory, onLimit: () => undefined, isShared: () => isShared }, 10_000);
+  });
+
+  /** Sends a ClientHello. */
+  const begin = (address: string): FakeSocket => {
+    const socket = new FakeSocket(address);
+    handshakes.take(socket as unknown as Socket, () => {
+      socket.isRunning = true;
+    });
+    socket.emit('data', toRecords(517));
+    return socket;
+  };
+  /** The client continues its handshake as soon as it may; resolves with whether it could. */
+  const complete = async (socket: FakeSocket, flood: () => void): Promise<boolean> => {
+    for (let i = 0; i < STEPS && !socket.isRunning; i++) {
+      flood();
+      await clock.advance(STEP_MS);
+    }
+    if (!socket.isRunning || socket.destroyed) return false;
+    handshakes.finish(socket as unknown as TLSSocket);
+    return true;
+  };
+  /** In each step, begins handshakes from one network after the other, and continues none; `isImpatient`: the client ends them itself. */
+  const stallFrom = (networks: number, toAddress: (index: number) => string, isImpatient = false): (() => void) => {
+    let count = 0;
+    const begun: FakeSocket[] = [];
+    return () => {
+      for (const socket of begun) if (isImpatient && socket.isRunning) socket.destroy();
+      for (let i = 0; i < STEPS; i++) begun.push(begin(toAddress(count++ % networks)));
+    };
+  };
+  const stall = async (flood: () => void, steps: number): Promise<void> => {
+    for (let i = 0; i < steps; i++) {
+      flood();
+      await clock.advance(STEP_MS);
+    }
+  };
+  const end = async (socket: FakeSocket | undefined): Promise<void> => {
+    socket?.destroy();
+    await clock.advance(0);
+  };
+  /** Whether a client goes before another one that came later. */
+  const goesFirst = async (address: string): Promise<boolean> => {
+    const running = ['127.0.2.1', '127.0.2.2', '127.0.2.3', '127.0.2.4'].map(begin);
+    const [first, second] = [begin(address), begin('127.0.3.1')];
+    await end(running[0]);
+    expect(second.isRunning).toBe(!first.isRunning);
+    return first.isRunning;
+  };
+
+  test('one of another site goes before those of many networks of one /48', async () => {
+    const flood = stallFrom(4_096, (index) => `2001:db8:0:${index.toString(16)}::1`);
+    await stall(flood, 1);
+    expect(await complete(begin('2001:db8:1::1'), flood)).toBe(true);
+  });
+
+  test.each([
+    ['that do not go on with theirs', false],
+    ['that end theirs themselves', true],
+  ])('one goes before those of networks %s', async (_name, isImpatient) => {
+    const flood = stallFrom(16, (index) => `127.0.1.${index}`, isImpatient);
+    await stall(flood, 100);
+    expect(await complete(begin('127.0.0.1'), flood)).toBe(true);
+  });
+
+  test('those of a client that did not complete one go last for half a minute', async () => {
+    await end(begin('127.0.0.1'));
+    expect(await goesFirst('127.0.0.1')).toBe(false);
+  });
+
+  test('those of a client that did not complete one go first after half a minute', async () => {
+    await end(begin('127.0.0.1'));
+    await clock.advance(30_000);
+    expect(await goesFirst('127.0.0.1')).toBe(true);
+  });
+
+  test('those of a client with a chain that nobody trusts go last, and begin one after the other', async () => {
+    isShared = false;
+    const sockets = Array.from({ length: 4 }, () => begin('127.0.0.1'));
+    isShared = true;
+    for (const socket of sockets) Object.assign(socket, { bytesRead: 3_000, chainBytes: 2_500 });
+    for (const socket of sockets) expect(await complete(socket, () => undefined)).toBe(true);
+    const next = Array.from({ length: 4 }, () => begin('127.0.0.1'));
+    await clock.advance(150);
+    expect(next.filter(({ isRunning }) => isRunning)).toHaveLength(1);
+    await clock.advance(100);
+    expect(next.filter(({ isRunning }) => isRunning)).toHaveLength(2);
+    for (const socket of next) await end(socket);
+    await clock.advance(1_000);
+    expect(await goesFirst('127.0.0.1')).toBe(false);
+  });
+
+  test('those of a proxy begin at once, whatever chain or unfinished handshake one of its clients had', async () => {
+    const sockets = Array.from({ length: 3 }, () => begin('127.0.0.1'));
+    for (const socket of sockets) Object.assign(socket, { bytesRead: 8_000, chainBytes: 7_594 });
+    for (const socket of sockets) expect(await complete(socket, () => undefined)).toBe(true);
+    await end(begin('127.0.0.1'));
+    expect(Array.from({ length: 4 }, () => begin('127.0.0.1')).filter(({ isRunning }) => isRunning)).toHaveLength(4);
+  });
+
+  test('those of a client that completed one since go first', async () => {
+    await end(begin('127.0.0.1'));
+    expect(await complete(begin('127.0.0.1'), () => undefined)).toBe(true);
+    await clock.advance(100);
+    expect(await goesFirst('127.0.0.1')).toBe(true);
+  });
 });

@@ -30,6 +30,7 @@ function start(over: Partial<DedupOptions> = {}, stored?: DedupParts['stored'], 
   const memory = createMemorySeenIds(clock, { maxIds });
   let failure: StoreFailure | 'bug' | undefined;
   let losesAnswers = false;
+  let losesReleases = false;
   let claimMs = 0;
   const durations: number[] = [];
   const store: SeenIds = {
@@ -42,7 +43,10 @@ function start(over: Partial<DedupOptions> = {}, stored?: DedupParts['stored'], 
       return result;
     },
     confirm: (...args) => memory.confirm(...args),
-    release: (...args) => memory.release(...args),
+    release: async (...args) => {
+      if (losesReleases) throw new StoreUnavailable('unreachable', 'away');
+      return memory.release(...args);
+    },
     forget: (key) => memory.forget(key),
     isUp: () => failure === undefined,
     close: () => memory.close(),
@@ -87,6 +91,9 @@ function start(over: Partial<DedupOptions> = {}, stored?: DedupParts['stored'], 
     loseAnswers: (loses: boolean) => {
       losesAnswers = loses;
     },
+    loseReleases: (loses: boolean) => {
+      losesReleases = loses;
+    },
     fail: (next: typeof failure) => {
       failure = next;
     },
@@ -101,7 +108,13 @@ test('reports how long a claim took', async () => {
 });
 
 describe('a repeated delivery of a route that stores its deliveries', () => {
-  const toStored = (repeat: StoredDeliveries['repeat'], storedFor?: number): StoredDeliveries => ({ storedFor, repeat });
+  /** Its time is another one than that of the replica. */
+  const storeClock = new FakeClock(1_800_000_000_000);
+  const toStored = (repeat: StoredDeliveries['repeat'], storedFor?: number): StoredDeliveries => ({
+    clock: storeClock,
+    storedFor,
+    repeat,
+  });
   const handle = async ({ gate, arrive }: ReturnType<typeof start>) => {
     const first = arrive();
     await gate.check(first);
@@ -129,10 +142,10 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
     }, 60_000);
     const now = { ...stored };
     const scene = start({}, now);
-    const { gate, arrive, clock, settled, events } = scene;
-    const acceptedAt = clock.monotonic();
+    const { gate, arrive, settled, events } = scene;
+    const acceptedAt = storeClock.now();
     expect(await handle(scene)).toBeUndefined();
-    clock.pass(60_000);
+    storeClock.pass(60_000);
     const again = arrive();
     expect(await gate.check(again)).toBeUndefined();
     // Its ID is confirmed already.
@@ -291,4 +304,18 @@ test('distinguishes IDs that are too long to be stored unchanged', async () => {
   const long = 'x'.repeat(200);
   expect(await gate.check(arrive(`${long}1`))).toBeUndefined();
   expect(await gate.check(arrive(`${long}2`))).toBeUndefined();
+});
+
+test('a release that fails is retried also if the body took longer than the lease', async () => {
+  const { gate, arrive, clock, settled, loseReleases } = start();
+  const late = arrive();
+  await clock.advance(70_000);
+  expect(await gate.check(late)).toBeUndefined();
+  loseReleases(true);
+  late.grant?.claim?.release();
+  await settle();
+  loseReleases(false);
+  await clock.advance(5_000);
+  expect(settled.at(-1)).toBe('released');
+  expect(await gate.check(arrive())).toBeUndefined();
 });

@@ -287,6 +287,20 @@ describe('while the store is unreachable', () => {
     expect(settled.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
   });
 
+  test('releases the place of an event whose body took longer than the lease', async () => {
+    const { gate, arrive, pass, clock, settled, fail } = start();
+    const late = arrive(5);
+    await clock.advance(70_000);
+    expect(await gate.check(late)).toBeUndefined();
+    fail('unreachable');
+    late.grant?.claim?.release();
+    await settle();
+    fail(undefined);
+    await clock.advance(5_000);
+    expect(settled.at(-1)).toBe('released');
+    await pass(5);
+  });
+
   test('records a handled event after an outage longer than the lease, and releases the place of a failed one only once', async () => {
     const { gate, arrive, fail, clock, settled } = await settleDuringOutage();
     await clock.advance(OPTIONS.lease + OPTIONS.maxWait + 1_000);
