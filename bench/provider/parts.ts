@@ -2,6 +2,7 @@
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { compileEgressRules } from '../../src/http/dial/endpoint-url.ts';
+import { NO_PRESSURE } from '../../src/http/server/memory-guard.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint, EndpointRegistry } from '../../src/provider/endpoints/endpoint.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
@@ -48,6 +49,7 @@ export function createLocalSender(): HttpSender {
     rules: compileEgressRules({ allowHttp: true, allowPrivate: ['127.0.0.0/8'], deny: [] }),
     resolve: () => Promise.resolve([]),
     ownPorts: { has: () => false },
+    memory: NO_PRESSURE,
   });
 }
 

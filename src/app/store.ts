@@ -1,6 +1,7 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
 import { createSecureContext } from 'node:tls';
 import { type Config, type RedisConfig, remembersIds, type SecretSource, type StoreConfig } from '../config/schema/config.ts';
+import { REDIS_URL_HINT } from '../config/schema/store-schema.ts';
 import { readPem } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
@@ -19,8 +20,8 @@ import { type Attempts, createMemoryAttempts, withBanCache, withFallback } from 
 export interface StoreSettings {
   readonly redis: RedisStoreOptions | undefined;
   readonly maxIds: number;
-  /** Several routes use it. */
-  readonly isShared: boolean;
+  /** Whether several routes remember IDs, and resources of `order`. */
+  readonly isShared: Readonly<Record<'ids' | 'resources', boolean>>;
   readonly problems: readonly Problem[];
 }
 
@@ -29,8 +30,11 @@ const PATH = ['store', 'redis'];
 
 /** Reads the secrets and files the store's config names. */
 export async function readStoreSettings({ store, routes }: Pick<Config, 'store' | 'routes'>): Promise<StoreSettings> {
-  const users = routes.filter((route) => remembersIds(route) || route.webhook?.order !== undefined);
-  const settings = { redis: undefined, maxIds: store.memory.maxIds, isShared: users.length > 1, problems: [] };
+  const isShared = {
+    ids: routes.filter(remembersIds).length > 1,
+    resources: routes.filter(({ webhook }) => webhook?.order !== undefined).length > 1,
+  };
+  const settings = { redis: undefined, maxIds: store.memory.maxIds, isShared, problems: [] };
   if (store.redis === undefined) return settings;
   const reader = new SettingsReader();
   const redis = await reader.read(store.redis);
@@ -87,9 +91,9 @@ export function openStore(
   }
   const { maxIds } = settings;
   let { isShared } = settings;
-  const shares = { isShared: () => isShared, onFull: (limit: StoreLimit) => events.onFull(limit) };
-  const seenIds = createMemorySeenIds(clock, { ...shares, maxIds });
-  const versions = createMemoryNewestVersions(clock, { ...shares, maxResources: maxIds });
+  const onFull = (limit: StoreLimit): void => events.onFull(limit);
+  const seenIds = createMemorySeenIds(clock, { isShared: () => isShared.ids, onFull, maxIds });
+  const versions = createMemoryNewestVersions(clock, { isShared: () => isShared.resources, onFull, maxResources: maxIds });
   events.onUp();
   return {
     seenIds,
@@ -150,7 +154,14 @@ class SettingsReader {
     const url = URL.canParse(text) ? new URL(text) : undefined;
     const [username, password] = url === undefined ? [] : [decode(url.username), decode(url.password)];
     if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '') {
-      this.problems.push(error([key], 'must be a redis:// or rediss:// URL', 'for example redis://127.0.0.1:6379'));
+      this.problems.push(error([key], 'must be a redis:// or rediss:// URL', REDIS_URL_HINT));
+      return undefined;
+    }
+    // Ignored, they would mean database 0, and a part of a password could be read as a host.
+    const path = /^\/?(\d{1,4})?$/.exec(url.pathname);
+    if (path === null || url.search !== '' || url.hash !== '') {
+      const message = 'only /N, the number of a database, may follow the host and port';
+      this.problems.push(error([key], message, `${REDIS_URL_HINT}; remove parameters; TLS files belong in store.redis.tls`));
       return undefined;
     }
     if (username === undefined || password === undefined) {
@@ -159,7 +170,7 @@ class SettingsReader {
       return undefined;
     }
     const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
-    const db = /^\/(\d{1,4})$/.exec(url.pathname)?.[1];
+    const db = path[1];
     return {
       node: { host, port: url.port === '' ? DEFAULT_PORT : Number(url.port) },
       isTls: url.protocol === 'rediss:',

@@ -28,6 +28,15 @@ interface TlsHandle {
   readonly _parent?: { readonly bytesRead: number };
 }
 
+/** The connection below the TLS of `socket`, with all bytes; undefined: it is closed. */
+export function findTransport(socket: TLSSocket): { readonly bytesRead: number } | undefined {
+  return findHandle(socket)?._parent;
+}
+
+function findHandle(socket: TLSSocket): TlsHandle | null {
+  return (socket as TLSSocket & { readonly _handle: TlsHandle | null })._handle;
+}
+
 interface WatchedConnection {
   readonly handle: TlsHandle;
   readonly below: NonNullable<TlsHandle['_parent']>;
@@ -49,9 +58,9 @@ class EmptyRecords {
   }
 
   watch(socket: TLSSocket, onExceeded: (bytes: number) => void): void {
-    const { _handle: handle } = socket as TLSSocket & { readonly _handle: TlsHandle | null };
+    const handle = findHandle(socket);
     const below = handle?._parent;
-    if (handle == null || below === undefined) return;
+    if (handle === null || below === undefined) return;
     const watched = { handle, below, onExceeded, all: below.bytesRead, content: handle.bytesRead, left: BURST_BYTES };
     this.#watched.add(watched);
     onceEvent(socket, 'close', () => this.#watched.delete(watched));

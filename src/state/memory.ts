@@ -127,6 +127,8 @@ export class ExpiringMap<Entry extends Expiring> {
   /** Removes expired entries. */
   #sweep(): void {
     const current = toBucket(this.#clock.monotonic());
+    // The clock of a worker is zero until its first request.
+    if (this.#entries.size === 0) this.#swept = current;
     for (; this.#swept < current; this.#swept++) for (const key of this.#buckets.get(this.#swept) ?? []) this.delete(key);
   }
 }

@@ -74,6 +74,15 @@ describe('the memory store', () => {
     expect(await store.claim({ ...CLAIM, key: 'c' })).toEqual({ state: 'new' });
   });
 
+  test('costs nothing for the time before its first ID: the clock of a worker is zero until its first request', async () => {
+    const clock = new FakeClock();
+    const store = createMemorySeenIds(clock, { maxIds: 1 });
+    clock.pass(1_800_000_000_000);
+    expect(await store.claim({ ...CLAIM, key: 'a' })).toEqual({ state: 'new' });
+    clock.pass(CLAIM.leaseMs + 1_000);
+    expect(await store.claim({ ...CLAIM, key: 'b' })).toEqual({ state: 'new' });
+  });
+
   test('keeps an ID whose retention is longer than the lease of its claim', async () => {
     const clock = new FakeClock();
     const store = createMemorySeenIds(clock, { maxIds: 10 });

@@ -9,6 +9,10 @@ import { makePauseOwner } from '../support/pauses.ts';
 import { answering } from '../support/script-app.ts';
 import { ask, GET, type Heard, type Make, POST, startScript, toOpen } from './upstream-harness.ts';
 
+const EMPTY = 'HTTP/1.1 204 No Content\r\n\r\n';
+/** Of an app that announces that it keeps the connection. */
+const KEPT = 'HTTP/1.1 204 No Content\r\nKeep-Alive: timeout=60\r\n\r\n';
+
 /** The suite. */
 export function describeUpstreamConnections(name: string, make: Make): void {
   const open = toOpen(make);
@@ -37,7 +41,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       let requests = 0;
       const port = await startScript((socket) => {
         socket.on('data', () => {
-          if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+          if (++requests === 1) socket.write(KEPT);
           else die(socket);
         });
       });
@@ -57,7 +61,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
         socket.on('data', () => {
           requests++;
           if (connection === 1 && requests > 1) socket.destroy();
-          else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+          else socket.write(KEPT);
         });
       });
       const upstream = open(port);
@@ -78,6 +82,147 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       await ask(upstream);
       expect((await ask(upstream)).failure).toMatchObject({ kind: 'reset' });
       expect(countRequests()).toBe(2);
+    });
+
+    describe('to an app that does not announce that it keeps them', () => {
+      /** An app that answers, and runs `then` after each response. */
+      async function openSilent(then: (socket: Socket, connection: number) => void, limits: { maxConnections?: number } = {}) {
+        const clock = new FakeClock();
+        const used: number[] = [];
+        const port = await startScript((socket, connection) => {
+          socket.on('data', () => {
+            // It reads nothing more once it has closed its side.
+            if (socket.writableEnded) return;
+            used.push(connection);
+            socket.write(EMPTY);
+            setImmediate(() => then(socket, connection));
+          });
+        });
+        return { clock, used, upstream: open(port, limits, clock) };
+      }
+      const stay = (): void => undefined;
+
+      test('lose no request if it closes each after its response', async () => {
+        const { used, upstream } = await openSilent((socket) => socket.end());
+        for (let i = 0; i < 20; i++) expect((await ask(upstream, POST)).status).toBe(204);
+        expect(used).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
+      });
+
+      test('are used again once one has stayed open for a moment', async () => {
+        const { clock, used, upstream } = await openSilent(stay);
+        await ask(upstream, POST);
+        await clock.advance(200);
+        await ask(upstream, POST);
+        await clock.advance(50);
+        for (let i = 0; i < 3; i++) await ask(upstream, POST);
+        expect(used).toEqual([1, 2, 2, 2, 2]);
+      });
+
+      test('serve a request that waits for one as soon as it has stayed open', async () => {
+        const { clock, used, upstream } = await openSilent(stay, { maxConnections: 1 });
+        await ask(upstream, POST);
+        const waiting = ask(upstream, POST);
+        await clock.advance(200);
+        expect(used).toEqual([1]);
+        await clock.advance(50);
+        expect((await waiting).status).toBe(204);
+        expect(used).toEqual([1, 1]);
+      });
+
+      test('are used once again if it begins to close each, as after a change of the app', async () => {
+        let closes = false;
+        const { clock, used, upstream } = await openSilent((socket) => void (closes && socket.end()));
+        await ask(upstream, POST);
+        await clock.advance(250);
+        await ask(upstream, POST);
+        expect(used).toEqual([1, 1]);
+        await clock.advance(4_100);
+        closes = true;
+        await ask(upstream, POST);
+        await expect.poll(() => clock.timers).toBe(0);
+        for (let i = 0; i < 3; i++) expect((await ask(upstream, POST)).status).toBe(204);
+        expect(used).toEqual([1, 1, 2, 3, 4, 5]);
+      });
+
+      test('need more time as proof after one that was too short', async () => {
+        const sockets: Socket[] = [];
+        const { clock, used, upstream } = await openSilent((socket) => void sockets.push(socket));
+        await ask(upstream, POST);
+        await clock.advance(250);
+        const closed = new Promise((resolve) => sockets[0]?.once('close', resolve));
+        sockets[0]?.end();
+        await closed;
+        await expect.poll(() => clock.timers).toBe(0);
+        await ask(upstream, POST);
+        await clock.advance(250);
+        await ask(upstream, POST);
+        await clock.advance(200);
+        await ask(upstream, POST);
+        expect(used).toEqual([1, 2, 3, 3]);
+      });
+
+      test('are soon used again after restarts of an app that keeps them, however many', async () => {
+        const sockets: Socket[] = [];
+        const { clock, used, upstream } = await openSilent((socket) => void sockets.push(socket));
+        for (let restart = 0; restart < 8; restart++) {
+          await ask(upstream, POST);
+          await clock.advance(250);
+          await ask(upstream, POST);
+          // A second connection, which serves one request.
+          await Promise.all([ask(upstream, POST), ask(upstream, POST)]);
+          for (const socket of sockets.splice(0)) socket.end();
+          await expect.poll(() => clock.timers).toBe(0);
+        }
+        used.length = 0;
+        await ask(upstream, POST);
+        await clock.advance(250);
+        for (let i = 0; i < 3; i++) await ask(upstream, POST);
+        expect(new Set(used).size).toBe(1);
+      });
+
+      test('occupy no places while they may not be used: one is kept as the proof', async () => {
+        const { clock, used, upstream } = await openSilent(stay, { maxConnections: 3 });
+        for (let i = 0; i < 10; i++) expect((await ask(upstream, POST)).status).toBe(204);
+        await Promise.all(Array.from({ length: 10 }, async () => expect((await ask(upstream, POST)).status).toBe(204)));
+        expect(new Set(used).size).toBe(20);
+        await clock.advance(250);
+        await ask(upstream, POST);
+        expect(new Set(used).size).toBe(20);
+      });
+
+      test('serve a request that waits as soon as the app announces that it keeps them', async () => {
+        const used: number[] = [];
+        let second: Socket | undefined;
+        const port = await startScript((socket, connection) => {
+          socket.on('data', () => {
+            used.push(connection);
+            if (connection === 1) socket.write(EMPTY);
+            else if (second === undefined) second = socket;
+            else socket.write(EMPTY);
+          });
+        });
+        const clock = new FakeClock();
+        const upstream = open(port, { maxConnections: 2 }, clock);
+        await ask(upstream, POST);
+        const held = ask(upstream, POST);
+        await expect.poll(() => second !== undefined).toBe(true);
+        const waiting = [ask(upstream, POST), ask(upstream, POST)];
+        second?.write(KEPT.slice(0, -2));
+        await settle();
+        second?.write('\r\n');
+        expect((await held).status).toBe(204);
+        await clock.advance(50);
+        for (const answer of waiting) expect((await answer).status).toBe(204);
+        expect(used.toSorted()).toEqual([1, 1, 2, 2]);
+      });
+
+      test('are used again after one whose idle time is over', async () => {
+        const { clock, used, upstream } = await openSilent(stay);
+        await ask(upstream, POST);
+        await clock.advance(60_000);
+        for (let i = 0; i < 2; i++) await ask(upstream, POST);
+        expect(used).toEqual([1, 2, 2]);
+      });
     });
 
     test('that the app closed while idle are not reused', async () => {
@@ -147,7 +292,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
         socket.on('data', () => {
           requests++;
           app = socket;
-          socket.write('HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n1');
+          socket.write('HTTP/1.1 200 OK\r\nKeep-Alive: timeout=60\r\nContent-Length: 3\r\n\r\n1');
         }),
       );
       const upstream = open(port, { maxConnections: 1, responseTimeout: 5_000 }, clock);
@@ -271,7 +416,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
-        answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')(socket, connection);
+        answering('HTTP/1.1 200 OK\r\nKeep-Alive: timeout=60\r\nContent-Length: 2\r\n\r\nok')(socket, connection);
       });
       const upstream = open(port);
       await new Promise<void>((resolve, reject) => {
@@ -316,7 +461,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       const port = await startScript((socket, connection) => {
         most = Math.max(most, ++open_);
         socket.on('close', () => open_--);
-        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
+        answering(KEPT)(socket, connection);
       });
       const upstream = open(port, { maxConnections: 2 });
       const all = await Promise.all(Array.from({ length: 10 }, () => ask(upstream)));
@@ -401,7 +546,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
-        answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')(socket, connection);
+        answering('HTTP/1.1 200 OK\r\nKeep-Alive: timeout=60\r\nContent-Length: 2\r\n\r\nok')(socket, connection);
       });
       const upstream = open(port);
       await new Promise<void>((resolve) => {

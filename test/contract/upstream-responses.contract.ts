@@ -49,7 +49,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
-        answering(bytes)(socket, connection);
+        answering(bytes.replace(/HTTP\/1\.1 [2-5].*\r\n/, '$&Keep-Alive: timeout=60\r\n'))(socket, connection);
       });
       const upstream = open(port);
       for (let i = 0; i < 2; i++) {

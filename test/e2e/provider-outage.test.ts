@@ -2,9 +2,12 @@
 import { createHmac } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import pg from 'pg';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send } from '../support/client.ts';
+import { startCuttingRelay } from '../support/cutting-relay.ts';
 import { makeFolder, useApp, usePostgres } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres.ts';
@@ -24,12 +27,12 @@ afterEach(async () => void (await gate.stop()));
 const toHook = (name: string, webhook: Sections = {}): Sections =>
   toRoute(app.port, { match: { path: `/hooks/${name}` }, route: { name }, webhook: { scheme: 'github', ...webhook } });
 
-function toSections(schema: string, url = server.url()): Sections {
+function toSections(schema: string, url = server.url(), postgres: Sections = {}): Sections {
   return {
     routes: [toHook('direct'), toHook('inbox', { ack: 'onAccept' })],
     provider: {
       address: '127.0.0.1:0',
-      queue: { postgres: { url: { file: writeFile(url) }, schema } },
+      queue: { postgres: { url: { file: writeFile(url) }, schema, ...postgres } },
       egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
       endpoints: [{ name: 'acme', url: `http://127.0.0.1:${app.port}/events`, secret: { file: writeFile(STANDARD_SECRET) } }],
     },
@@ -136,4 +139,77 @@ test('connects with the password of the URL and the files of TLS as they are now
   writeFileSync(toUrlFile(sections), url.replace(encodeURIComponent(POSTGRES_PASSWORD), 'second'));
   await secure.restart();
   await until(async () => (await accept('second')) === 202);
+});
+
+describe('a server that fails while the queue is opened', () => {
+  /** With short pauses before the next try. */
+  const clock: Clock = { ...systemClock, after: (delay, action) => systemClock.after(Math.min(delay, 100), action) };
+  const start = (sections: Sections): Promise<TestGate> => startGate(sections, clock, { secret: SECRET });
+  const isUp = async (): Promise<boolean> => (await gate.metric('sidegate_provider_queue_up')) === 1;
+  beforeEach(() => server.restart());
+
+  test('cuts the connections at any statement: the gate starts, and opens the queue later', async () => {
+    const relay = await startCuttingRelay(server.port);
+    const url = server.url().replace(`:${server.port}/`, `:${relay.port}/`);
+    gate = await start(toSections('cut', url));
+    await gate.stop();
+    relay.statements.clear();
+    gate = await start(toSections('cut', url));
+    const statements = [...relay.statements];
+    await gate.stop();
+    for (const text of ['pg_is_in_recovery', 'AS now', 'LISTEN', 'AS endpoint', 'json FROM', 'WHERE name LIKE'])
+      expect(statements).toContainEqual(expect.stringContaining(text));
+    for (const [at, statement] of statements.entries()) {
+      relay.cutAt(statement);
+      gate = await start(toSections('cut', url));
+      await until(() => relay.isCut);
+      expect((await push('direct', `cut-${at}`)).status, statement).toBe(200);
+      await until(isUp);
+      await gate.stop();
+    }
+  }, 120_000);
+
+  /** Locks what each start changes, in a schema that exists; gives what ends it. */
+  async function lockLanes(schema: string): Promise<() => Promise<unknown>> {
+    const client = new pg.Client(server.url());
+    await client.connect();
+    onTestFinished(() => client.end());
+    await client.query(`BEGIN; LOCK TABLE ${schema}.lane`);
+    return () => client.query('ROLLBACK');
+  }
+
+  test('holds a lock: the gate starts, and opens the queue when it is free', async () => {
+    gate = await start(toSections('locked'));
+    await gate.stop();
+    const unlock = await lockLanes('locked');
+    gate = await start(toSections('locked', server.url(), { statementTimeout: '1s' }));
+    expect(gate.logText()).toContain('57014');
+    expect((await push('direct', 'locked')).status).toBe(200);
+    await unlock();
+    await until(isUp);
+  });
+
+  test('has one connection for the role: the gate starts, and opens the queue when it has more', async () => {
+    server.sql(`CREATE ROLE scarce LOGIN PASSWORD '${POSTGRES_PASSWORD}'; CREATE SCHEMA scarce AUTHORIZATION scarce`);
+    gate = await start(toSections('scarce', server.url({ role: 'scarce' })));
+    await gate.stop();
+    server.sql('ALTER ROLE scarce CONNECTION LIMIT 1');
+    // The connection is in use when the next one is needed.
+    const unlock = await lockLanes('scarce');
+    gate = await start(toSections('scarce', server.url({ role: 'scarce' })));
+    expect(gate.logText()).toContain('53300');
+    expect((await push('direct', 'scarce')).status).toBe(200);
+    await unlock();
+    server.sql('ALTER ROLE scarce CONNECTION LIMIT 20');
+    await until(isUp);
+  });
+
+  test('rejects a later statement for lack of rights: the gate does not start', async () => {
+    gate = await start(toSections('rights'));
+    await gate.stop();
+    server.sql(`CREATE ROLE reader LOGIN PASSWORD '${POSTGRES_PASSWORD}'; GRANT USAGE, CREATE ON SCHEMA rights TO reader;
+      GRANT SELECT ON rights.version TO reader`);
+    await expect(start(toSections('rights', server.url({ role: 'reader' })))).rejects.toThrow(/42501/);
+    gate = await start({ routes: [toHook('direct')] });
+  });
 });

@@ -71,6 +71,40 @@ describe('an endpoint that another replica changed', { timeout: LIMIT_MS }, () =
     expect([before.received.length, after.received.length]).toEqual([0, EVENTS]);
   });
 
+  test('is sent what waits as soon as its URL is corrected, although the old one asked for a pause', async () => {
+    const [changer] = await startTwo({});
+    before.handler = (_request, response) => response.writeHead(429, { 'Retry-After': '3600' }).end();
+    await post(changer, 1);
+    await until(() => before.received.length > 0);
+    expect((await call(changer.providerPort, 'PATCH', '/v1/endpoints/acme', { url: toUrl(after) })).status).toBe(200);
+    await post(changer, EVENTS);
+    await until(() => after.received.length >= EVENTS);
+  });
+
+  test('is repaired as it is now', async () => {
+    const [changer, holder] = await startTwo({ events: ['invoice.*'] });
+    const repair = async (body: Sections): Promise<unknown> => {
+      const request = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
+      const text = await (await fetch(`http://127.0.0.1:${holder.providerPort}/v1/repairs`, request)).text();
+      return JSON.parse(text.trimEnd().split('\n').at(-1) ?? '');
+    };
+    await post(holder, 3, { type: 'order.paid' });
+    const events = ['invoice.*', 'order.*'];
+    expect((await call(changer.providerPort, 'PATCH', '/v1/endpoints/acme', { events })).status).toBe(200);
+    const recover = { action: 'recover', endpoint: 'acme', from: '2020-01-01T00:00:00Z' };
+    expect(await repair(recover)).toEqual({ changed: 3, total: 3, done: true });
+    await untilSettled(changer);
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints/acme/disable')).status).toBe(200);
+    expect(await repair({ action: 'retry', from: recover.from, states: ['delivered'] })).toMatchObject({
+      changed: 0,
+      excluded: 8,
+      done: true,
+    });
+    expect((await call(changer.providerPort, 'POST', '/v1/endpoints/acme/enable')).status).toBe(200);
+    const retry = { action: 'retry', endpoint: 'acme', states: ['delivered'] };
+    expect(await repair(retry)).toMatchObject({ changed: 8, done: true });
+  });
+
   test('gets the events that were accepted after its ID was created again, signed with the new secret', async () => {
     const [changer] = await startTwo({ secret: SECRETS[0] });
     expect((await call(changer.providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);
@@ -105,14 +139,18 @@ describe('an endpoint that another replica changed', { timeout: LIMIT_MS }, () =
     const created = { id: 'acme', url: toUrl(after), schedule: ['1s', '1s', '1s', '1s'] };
     expect((await call(holder.providerPort, 'POST', '/v1/endpoints', created)).status).toBe(201);
     await post(holder, 3, { type: 'for.new' });
-    await clock.advance(15_000);
+    await clock.advance(2_000);
+    // Its clock must not go on before it knows the endpoint: an unknown one is given up after some time.
+    await until(async () => (await call(changer.providerPort, 'GET', '/v1/endpoints/acme')).status === 200);
+    await clock.advance(13_000);
     isUp = true;
     await untilSettled(holder);
-    expect(new Set(await listStates(holder, 'for.new'))).toEqual(new Set(['delivered']));
+    const states = new Set(await listStates(holder, 'for.new'));
     gates.splice(gates.indexOf(changer), 1);
     const stopped = changer.stop();
     await clock.advance(60_000);
     await stopped;
+    expect(states).toEqual(new Set(['delivered']));
   });
 
   test('gets the events of the tenant that its ID was created for again, and none is skipped', async () => {

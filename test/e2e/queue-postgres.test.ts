@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock, within } from '../../src/core/clock.ts';
-import type { DeliveryQueue, Serving } from '../../src/provider/queue/delivery-queue.ts';
+import type { Delivery, DeliveryQueue, Serving } from '../../src/provider/queue/delivery-queue.ts';
 import type { QueueHooks } from '../../src/provider/queue/store-client.ts';
 import { describeDeliveryQueue } from '../contract/delivery-queue.contract.ts';
 import { describeLanes } from '../contract/delivery-queue-lanes.contract.ts';
@@ -562,6 +562,33 @@ test('a transaction that locks one tenant rejects its events, and none of anothe
   } finally {
     await client.end();
   }
+});
+
+test('a transaction that waits for one lane holds none that follows, and no tenant: replicas cannot wait for each other', async () => {
+  const schema = newSchema();
+  const queue = await open(schema);
+  for (const endpoint of ['a', 'b']) await queue.append([newEvent([endpoint], { createdAt: now() })]);
+  const lanes = holdLanes(queue);
+  const { lane } = await lanes.next('a');
+  const [delivery] = await lane.take(1, now());
+  const [holder, other] = [new pg.Client(server.url()), new pg.Client(server.url())];
+  await Promise.all([holder.connect(), other.connect()]);
+  try {
+    await holder.query(`BEGIN; SELECT FROM "${schema}".lane WHERE name = 'a' FOR UPDATE`);
+    const writing = Promise.all([
+      lane.settle([settled(delivery as Delivery, { kind: 'delivered' })], PROVEN),
+      queue.append([newEvent(['b', 'new'], { createdAt: now() })]),
+    ]);
+    await until(async () => (await other.query('SELECT FROM pg_locks WHERE NOT granted')).rowCount !== 0);
+    const free = await other.query(`SELECT name FROM "${schema}".lane WHERE name <> 'a' FOR UPDATE NOWAIT`);
+    expect(free.rows).toEqual([{ name: 'b' }]);
+    expect((await other.query(`SELECT FROM "${schema}".tenant FOR UPDATE NOWAIT`)).rowCount).toBe(1);
+    await holder.query('ROLLBACK');
+    await writing;
+  } finally {
+    await Promise.all([holder.end(), other.end()]);
+  }
+  await lanes.stop();
 });
 
 test('a transaction that locks one lane makes a replica lose this one and no other', async () => {

@@ -187,3 +187,44 @@ test('a Sentinel that accepts connections and never replies does not keep the ga
   const events = watch({ topology: { ...topology, nodes: [{ host: '127.0.0.1', port }, ...topology.nodes] } });
   await expect.poll(() => events, { timeout: 10_000 }).toEqual(['up']);
 });
+
+test('a master of a Cluster that freezes leaves no claim of a call that was given up', { timeout: 60_000 }, async () => {
+  const { topology, nodes, stop } = await startCluster(1);
+  const [master, ...others] = nodes as readonly [RedisServer, ...RedisServer[]];
+  onTestFinished(async () => {
+    master.signal('SIGCONT');
+    await stop();
+  });
+  const { store, events } = open({ topology });
+  await expect.poll(() => events.at(-1)).toBe('up');
+  // A Cluster lists a replica once it has replicated a write.
+  await Promise.all(Array.from({ length: 20 }, (_, i) => claim(`before-${i}`)));
+  const ofMaster = Array.from({ length: 60 }, (_, i) => `key-${i}`).filter((key) => isOn(master, `sidegate:${key}`));
+  expect(ofMaster.length).toBeGreaterThan(5);
+  master.signal('SIGSTOP');
+  const attempts = ofMaster.map(async (key) => {
+    await expect(claim(key)).rejects.toThrow();
+    await store.release(key, 'a').catch(() => undefined);
+  });
+  await Promise.all(attempts);
+  const taken = (): string[] =>
+    others.filter((node) => /^master/.test(node.cli('ROLE'))).flatMap((node) => node.cli('KEYS', '*key-*').trim().split('\n'));
+  await expect.poll(() => others.filter((node) => /^master/.test(node.cli('ROLE'))).length, { timeout: 20_000 }).toBe(3);
+  // For as long as ioredis may send calls again.
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  expect(taken().filter((key) => key !== '')).toEqual([]);
+
+  function claim(key: string) {
+    return store.claim({ key, fingerprint: '-', token: 'a', leaseMs: 60_000 });
+  }
+});
+
+/** Whether a node of the Cluster has the slot of a key. */
+function isOn(node: RedisServer, key: string): boolean {
+  const slot = Number(node.cli('CLUSTER', 'KEYSLOT', key));
+  const ranges = /myself,master .* connected ([\d\- ]+)/.exec(node.cli('CLUSTER', 'NODES'))?.[1] ?? '';
+  return ranges.split(' ').some((range) => {
+    const [first = 0, last = first] = range.split('-').map(Number);
+    return range !== '' && slot >= first && slot <= last;
+  });
+}

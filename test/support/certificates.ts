@@ -24,7 +24,7 @@ export interface Authority {
   /** File of its own certificate. */
   readonly ca: string;
   /** Writes `name`.crt and `name`.key; `altNames` as openssl has them, for example `DNS:localhost`. */
-  issue(name: string, altNames: string, days?: number): Pair;
+  issue(name: string, altNames: string, days?: number, newKey?: readonly string[]): Pair;
   /** Counts a certificate among the revoked from the next list on. */
   revoke(pair: Pair): void;
   /** Writes a revocation list to a file and gives its text; `options` as `openssl ca -gencrl` has them. */
@@ -45,10 +45,10 @@ export function makeAuthority(folder: string, name: string): Authority {
   writeFileSync(config, `[ca]\ndefault_ca = own\n[own]\n${names}\ndefault_md = sha256\ndefault_crl_days = 1\n`);
   return {
     ca,
-    issue(base, altNames, days = 2) {
+    issue(base, altNames, days = 2, newKey = EC) {
       const [cert, key, request, extensions] = [file(base, 'crt'), file(base, 'key'), file(base, 'csr'), file(base, 'ext')];
       writeFileSync(extensions, `subjectAltName=${altNames}`);
-      openssl('req', ...EC, '-subj', `/CN=${base}`, '-keyout', key, '-out', request);
+      openssl('req', ...newKey, '-nodes', '-subj', `/CN=${base}`, '-keyout', key, '-out', request);
       const signed = ['-CA', ca, '-CAkey', caKey, '-CAcreateserial', '-days', String(days), '-extfile', extensions];
       openssl('x509', '-req', '-in', request, ...signed, '-out', cert);
       return { cert, key };

@@ -3,6 +3,7 @@ import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { compileEgressRules, type EgressSettings } from '../../src/http/dial/endpoint-url.ts';
+import { NO_PRESSURE } from '../../src/http/server/memory-guard.ts';
 import type { AttemptResult, Sender } from '../../src/provider/attempt/attempt.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
@@ -82,6 +83,7 @@ export function openSender(
     rules: compileEgressRules({ ...LOCAL_EGRESS, ...egress }),
     resolve: toResolve({}).resolve,
     ownPorts: { has: () => false },
+    memory: NO_PRESSURE,
     ...parts,
   });
   onTestFinished(() => sender.close());

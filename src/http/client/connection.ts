@@ -8,14 +8,14 @@ import { freeChunk, pauseUntilDrained, type ReadPause, writeCounted } from '../.
 import type { Reason } from '../../core/refusal.ts';
 import type { BodyConsumer, BodyStream } from '../../core/request.ts';
 import { onEvent, runDetached, waitForTurn } from '../../core/safe-events.ts';
-import { DialFailure, type FailureKind, Opening, toCode } from '../dial/dial.ts';
+import { DialFailure, type FailureKind, Opening, toCode, toFailureKind } from '../dial/dial.ts';
 import type { OpenSocket } from './open-socket.ts';
 import {
   ConnectionReader,
+  type HeadParser,
   type ParserEvents,
   type ReadBuffers,
   type ResponseHead,
-  type ResponseHeads,
   ResponseParser,
 } from './response-parser.ts';
 import type { UpstreamLimits, UpstreamListener, UpstreamRequest } from './upstream.ts';
@@ -38,12 +38,16 @@ export interface ConnectionOwner {
   readonly name: string;
   /** The read buffers of all connections, and the latest heads of this server's responses. */
   readonly buffers: ReadBuffers;
-  readonly heads: ResponseHeads;
+  readonly heads: HeadParser;
   readonly clock: Clock;
   /** The exchange is over, and the connection is free for another. */
   onFree(connection: Connection): void;
   /** The connection switched to another protocol, and does not return to the pool. */
   onUpgraded(): void;
+  /** The server announced that it keeps the connection (`Keep-Alive`). */
+  onKept(): void;
+  /** The server closed the connection so long after its only response, which did not announce it. */
+  onLeft(after: Milliseconds): void;
   /** The connection is closed. */
   onClosed(connection: Connection, isUpgraded: boolean): void;
   /** A reused connection was dead before it received any byte of a response: the job can be sent again. */
@@ -75,7 +79,10 @@ export class Connection implements ParserEvents {
   /** The peer may not have read all that was sent; the rest is discarded. */
   #mayBeUnread = false;
   #isClosed = false;
-  #isReused = false;
+  /** Responses that left it open. */
+  #served = 0;
+  /** When the last of them ended. */
+  #freeSince: Milliseconds = 0;
   /** With its framing. */
   #responseBytes = 0;
   #hasHead = false;
@@ -104,7 +111,6 @@ export class Connection implements ParserEvents {
   send(job: Job): void {
     this.#job = job;
     job.connection = this;
-    this.#isReused = true;
     this.#write(job);
   }
 
@@ -118,6 +124,16 @@ export class Connection implements ParserEvents {
     this.#opening.cancel();
     this.#socket?.destroy();
     this.#owner.onClosed(this, this.#isUpgraded);
+  }
+
+  /** It has served a request that was not its first one. */
+  get isReused(): boolean {
+    return this.#served > 1;
+  }
+
+  /** When its last response ended; 0 if it has had none. */
+  get freeSince(): Milliseconds {
+    return this.#freeSince;
   }
 
   /** Returns whether the current step (connect, response, next chunk, or idle time) has timed out. */
@@ -151,7 +167,10 @@ export class Connection implements ParserEvents {
   onHead(head: ResponseHead): void {
     this.#hasHead = true;
     this.#keepsAlive = head.keepsAlive;
-    if (head.idleSeconds !== undefined) this.#idleTimeout = toIdleTimeout(head.idleSeconds, this.#owner.limits.idleTimeout);
+    if (head.idleSeconds !== undefined) {
+      this.#idleTimeout = toIdleTimeout(head.idleSeconds, this.#owner.limits.idleTimeout);
+      this.#owner.onKept();
+    }
     this.#job?.listener.onHead(head.status, head.statusText, head.headers);
   }
 
@@ -294,6 +313,8 @@ export class Connection implements ParserEvents {
     this.#pause?.release(socket);
     this.#pause = undefined;
     this.#deadline = now + this.#idleTimeout;
+    this.#served++;
+    this.#freeSince = now;
     this.#owner.onFree(this);
   }
 
@@ -305,13 +326,22 @@ export class Connection implements ParserEvents {
 
   #onLost(code: string): void {
     const job = this.#job;
-    if (this.#isClosed || job === undefined) return this.destroy();
-    if (!this.#isReused || this.#responseBytes > 0 || !job.request.repeatable)
-      return this.#fail(TLS_ERROR.test(code) ? 'tls' : 'reset', `the connection was lost (${code})`);
+    if (this.#isClosed) return;
+    if (this.#served === 1 && (job === undefined || this.#responseBytes === 0))
+      this.#owner.onLeft(this.#owner.clock.monotonic() - this.#freeSince);
+    if (job === undefined) return this.destroy();
+    if (this.#served === 0 || this.#responseBytes > 0 || !job.request.repeatable)
+      return this.#fail(this.#toKind(code, job), `the connection was lost (${code})`);
     this.#takeJob();
     // Before `destroy` gives the freed slot to a waiting job. At most once, because a new connection is not a reused one.
     this.#owner.onDeadOnReuse(job);
     this.destroy();
+  }
+
+  /** A request that was sent counts also if the process has no memory left: it would be repeated without end. */
+  #toKind(code: string, { isSent }: Job): FailureKind {
+    const kind = TLS_ERROR.test(code) ? 'tls' : 'reset';
+    return isSent ? kind : toFailureKind(code, kind);
   }
 
   #fail(kind: FailureKind, text: string): void {

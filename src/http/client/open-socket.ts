@@ -7,6 +7,8 @@ import type { FindAddressProblem, OwnPorts } from '../dial/address-rules.ts';
 import { DialFailure, dialInTurn, type Opening, whenReady } from '../dial/dial.ts';
 import { lookUpForConnect, type Resolve, resolveChecked } from '../dial/resolve.ts';
 import { limitEmptyRecords } from '../empty-records.ts';
+import { NO_PRESSURE } from '../server/memory-guard.ts';
+import { ClientHandshakes, MAX_SESSION_BYTES } from './client-handshakes.ts';
 import { openTunnel, type TunnelProxy } from './proxy-tunnel.ts';
 
 /** Opens a connection that is ready for a request; rejects with DialFailure. `reads` takes what the server sends. */
@@ -33,6 +35,7 @@ export interface OpenParts {
   readonly ownPorts: Pick<OwnPorts, 'has'>;
   readonly proxy: TunnelProxy | undefined;
   readonly sessions: TlsSessions;
+  readonly handshakes: ClientHandshakes;
   /** Redirects a connection to a checked address; for tests. */
   readonly detour?: ((address: string) => string) | undefined;
 }
@@ -53,7 +56,7 @@ export async function openConfigured(
   const { host, port, context } = target;
   const transport = { host, port, lookup: lookUpForConnect, noDelay: true, keepAlive: true, onread };
   opening.phase = 'connect';
-  const socket = context === undefined ? connectTcp(transport) : startTls(transport, target, clock);
+  const socket = context === undefined ? connectTcp(transport) : startTls(transport, target, { clock });
   return whenReady(socket, opening, clock);
 }
 
@@ -68,7 +71,7 @@ export async function openChecked(
   if (parts.proxy !== undefined) {
     // The proxy resolves names, so that only the proxy can check their addresses.
     if (isIP(host) !== 0) await findAddresses(target, parts);
-    const tunnel = await openTunnel(parts.proxy, { host, port }, opening);
+    const tunnel = await openTunnel(parts.proxy, { host, port }, opening, parts.handshakes);
     const socket = context === undefined ? tunnel : await secureTunnel(tunnel, target, opening, parts);
     // Node ignores `onread` for a socket that it did not open itself.
     onEvent(socket, 'data', (bytes: Buffer) => reads.callback(bytes.length, bytes));
@@ -77,9 +80,7 @@ export async function openChecked(
   }
   const connectTo = (address: string): Socket => {
     const direct = { host: parts.detour?.(address) ?? address, port, onread: reads };
-    return context === undefined
-      ? connectTcp({ ...direct, noDelay: true })
-      : startTls(direct, target, parts.clock, parts.sessions);
+    return context === undefined ? connectTcp({ ...direct, noDelay: true }) : startTls(direct, target, parts);
   };
   return dialInTurn(await findAddresses(target, parts), opening, connectTo, parts.clock);
 }
@@ -96,15 +97,14 @@ async function findAddresses({ host, port }: ConnectionTarget, parts: OpenParts)
 
 function secureTunnel(tunnel: Socket, target: ConnectionTarget, opening: Opening, parts: OpenParts): Promise<Socket> {
   opening.phase = 'tls';
-  return whenReady(startTls({ socket: tunnel, host: target.host }, target, parts.clock, parts.sessions), opening, parts.clock);
+  return whenReady(startTls({ socket: tunnel, host: target.host }, target, parts), opening, parts.clock);
 }
 
 /** The certificate must be valid for the host name, or for the address if the URL has one. */
 function startTls(
   transport: ConnectionOptions & { readonly onread?: OnReadOpts },
   target: ConnectionTarget,
-  clock: Clock,
-  sessions?: TlsSessions,
+  { clock, sessions, handshakes = toHandshakes(clock) }: Pick<OpenParts, 'clock'> & Partial<OpenParts>,
 ): TLSSocket {
   const { host, context, serverName = host, isUnverified = false } = target;
   const socket = connectTls({
@@ -115,9 +115,19 @@ function startTls(
     rejectUnauthorized: !isUnverified,
     ALPNProtocols: ALPN,
   });
+  handshakes.watch(socket);
   onEvent(socket, 'session', (session) => sessions?.keep(target, session));
   onceEvent(socket, 'secureConnect', () => limitEmptyRecords(socket, clock, () => socket.destroy(new EmptyRecordsError())));
   return socket;
+}
+
+const byClock = new WeakMap<Clock, ClientHandshakes>();
+
+/** Those with hosts of the config. */
+function toHandshakes(clock: Clock): ClientHandshakes {
+  const handshakes = byClock.get(clock) ?? new ClientHandshakes(clock, NO_PRESSURE);
+  byClock.set(clock, handshakes);
+  return handshakes;
 }
 
 interface KeptSession {
@@ -125,7 +135,7 @@ interface KeptSession {
   readonly at: Milliseconds;
 }
 
-/** A session has a few kilobytes. */
+/** A session has a few kilobytes, and at most `MAX_SESSION_BYTES`. */
 const MAX_SESSIONS = 1_000;
 /** A resumed session is not checked again, so that a certificate that expired would stay valid. */
 const MAX_AGE_MS: Milliseconds = 3_600_000;
@@ -152,6 +162,7 @@ export class TlsSessions {
 
   /** A session that resumes an older one keeps that one's age: only a full handshake checks the certificate. */
   keep(target: object, session: Buffer): void {
+    if (session.length > MAX_SESSION_BYTES) return;
     const at = this.#sessions.get(target)?.at ?? this.#clock.monotonic();
     this.#sessions.delete(target);
     this.#sessions.set(target, { session, at });

@@ -1,15 +1,17 @@
 /** An egress proxy: opens tunnels through it with CONNECT (RFC 9110 §9.3.6). */
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
+import { connect as connectTls, type SecureContext } from 'node:tls';
 import { toAddressText } from '../../core/listen-address.ts';
 import type { Fault } from '../../core/problem.ts';
 import { handOver } from '../../core/reading.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { type Destination, parseDestination } from '../dial/destination.ts';
-import { DialFailure, type Opening, toCode } from '../dial/dial.ts';
+import { DialFailure, type FailureKind, type Opening, toCode, toFailureKind } from '../dial/dial.ts';
 import { lookUpForConnect } from '../dial/resolve.ts';
+import type { ClientHandshakes } from './client-handshakes.ts';
 import { parseResponseHead } from './response-parser.ts';
+import { createClientContext } from './tls-context.ts';
 
 /** The settings of the proxy. */
 interface EgressProxySettings {
@@ -61,20 +63,25 @@ export function createEgressProxy(settings: EgressProxySettings, ca: string | un
   const credentials = password && Buffer.concat([Buffer.from(`${username}:`), password.expose()]).toString('base64');
   return {
     ...destination,
-    context: url.protocol === 'https:' ? createSecureContext({ ca, minVersion: 'TLSv1.2' }) : undefined,
+    context: url.protocol === 'https:' ? createClientContext({ ca }) : undefined,
     authorization: credentials === undefined ? '' : `Proxy-Authorization: Basic ${credentials}\r\n`,
   };
 }
 
 /** Opens a tunnel; rejects with DialFailure. Nothing reads the socket yet. */
-export async function openTunnel(proxy: TunnelProxy, { host, port }: Destination, opening: Opening): Promise<Socket> {
+export async function openTunnel(
+  proxy: TunnelProxy,
+  { host, port }: Destination,
+  opening: Opening,
+  handshakes: ClientHandshakes,
+): Promise<Socket> {
   opening.phase = 'connect';
-  const socket = connectToProxy(proxy);
+  const socket = connectToProxy(proxy, handshakes);
   opening.socket = socket;
   const authority = toAddressText(host, port);
   return new Promise((resolve, reject) => {
     let head = Buffer.alloc(0);
-    const fail = (kind: 'blocked' | 'connect', text: string): void => {
+    const fail = (kind: FailureKind, text: string): void => {
       socket.destroy();
       reject(new DialFailure(kind, `egress proxy: ${text}`));
     };
@@ -90,7 +97,10 @@ export async function openTunnel(proxy: TunnelProxy, { host, port }: Destination
     onceEvent(socket, proxy.context === undefined ? 'connect' : 'secureConnect', () => {
       socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${proxy.authorization}\r\n`, 'latin1');
     });
-    onEvent(socket, 'error', (error) => fail('connect', `the connection failed (${toCode(error)})`));
+    onEvent(socket, 'error', (error) => {
+      const code = toCode(error);
+      fail(toFailureKind(code, 'connect'), `the connection failed (${code})`);
+    });
     onceEvent(socket, 'close', () => fail('connect', 'it closed the connection'));
   });
 }
@@ -105,9 +115,9 @@ function findRefusal(bytes: Buffer, end: number): string | undefined {
   return bytes.length > end + HEAD_END.length ? 'it sent bytes before the tunnel was used' : undefined;
 }
 
-function connectToProxy({ host, port, context }: TunnelProxy): Socket {
+function connectToProxy({ host, port, context }: TunnelProxy, handshakes: ClientHandshakes): Socket {
   if (context === undefined) return connectTcp({ host, port, lookup: lookUpForConnect, noDelay: true });
-  return connectTls({
+  const socket = connectTls({
     host,
     port,
     lookup: lookUpForConnect,
@@ -115,6 +125,8 @@ function connectToProxy({ host, port, context }: TunnelProxy): Socket {
     rejectUnauthorized: true,
     ...(isIP(host) === 0 && { servername: host }),
   });
+  handshakes.watch(socket);
+  return socket;
 }
 
 function toDefaultPort({ protocol }: URL): number {

@@ -1,5 +1,4 @@
 /** Sends one request on a separate connection, and reads the response into memory: to the app's health, to keys and to collectors. */
-import { createSecureContext } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/head.ts';
 import { GrowingBuffer } from '../../core/reading.ts';
@@ -7,6 +6,7 @@ import { onAbort } from '../../core/safe-events.ts';
 import { DialFailure } from '../dial/dial.ts';
 import { type ConnectionTarget, openConfigured } from './open-socket.ts';
 import { HttpClient, Pool } from './pool.ts';
+import { createClientContext } from './tls-context.ts';
 
 /** The request, to a host that the config names. */
 interface SingleRequest {
@@ -99,7 +99,7 @@ function toTarget({ url, ca, target }: SingleRequest): ConnectionTarget {
   return {
     host: toHost(url),
     port: Number(url.port || (isTls ? 443 : 80)),
-    context: isTls ? createSecureContext({ ca, minVersion: 'TLSv1.2' }) : undefined,
+    context: isTls ? createClientContext({ ca }) : undefined,
     ...target,
   };
 }

@@ -131,7 +131,7 @@ const MAX_INFORMATIONAL = 16;
 export class ResponseParser {
   readonly #events: ParserEvents;
   readonly #maxHeadBytes: number;
-  readonly #heads: ResponseHeads;
+  readonly #heads: HeadParser;
   #state: ParserState = 'idle';
   #isHeadRequest = false;
   #mayUpgrade = false;
@@ -147,7 +147,7 @@ export class ResponseParser {
   #problem = '';
 
   /** `heads`: what the connections to one app share. */
-  constructor(events: ParserEvents, maxHeadBytes: number, heads = new ResponseHeads()) {
+  constructor(events: ParserEvents, maxHeadBytes: number, heads: HeadParser = new ResponseHeads()) {
     this.#events = events;
     this.#heads = heads;
     this.#maxHeadBytes = maxHeadBytes;
@@ -361,10 +361,10 @@ const LENGTH = /^[0-9]{1,15}$/;
 const CLOSE_OPTION = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
 const IDLE_SECONDS = /(?:^|,)[\t ]*timeout=([0-9]{1,6})/i;
 const NEWLINE = '\r\n';
-const [SPACE, TAB] = [32, 9];
-const isSpace = (code: number): boolean => code === SPACE || code === TAB;
+const isSpace = (code: number): boolean => code === 32 || code === 9;
 
-/** In characters; longer heads are parsed each time. */
+export type HeadParser = Pick<ResponseHeads, 'parse'>;
+/** In characters; longer heads are parsed each time, and heads of 1xx responses, of which one response may have many. */
 const MAX_REMEMBERED_HEAD = 4_096;
 /** A power of 2. */
 const REMEMBERED_HEADS = 8;
@@ -383,7 +383,7 @@ export class ResponseHeads {
     const known = this.#heads[place];
     if (known !== undefined && this.#texts[place] === text) return known;
     const head = parseResponseHead(text);
-    if (typeof head === 'string' || text.length > MAX_REMEMBERED_HEAD) return head;
+    if (typeof head === 'string' || head.status < 200 || text.length > MAX_REMEMBERED_HEAD) return head;
     this.#texts[place] = text;
     this.#heads[place] = head;
     return head;

@@ -89,6 +89,8 @@ export interface UpstreamLimits {
   readonly maxResponseBytes?: number | undefined;
   /** Resets a connection that closes during an exchange, or after a large body: the server may never read it. */
   readonly discardsUnread?: boolean;
+  /** The latest response heads are remembered. Servers that others choose could fill the heap with them. */
+  readonly remembersHeads?: boolean;
 }
 
 /** The limits, and a host of the config: an app. */

@@ -9,7 +9,7 @@ const MAX_TRIED_ADDRESSES = 4;
 
 /**
  * Why a request got no complete response; a closed set, used as a label of metrics and records. `timeout`: of the response. `dns`, `connect`,
- * `tls`: no connection was opened. `blocked`: the address or the egress proxy does not allow it.
+ * `tls`: no connection was opened. `blocked`: the address or the egress proxy does not allow it. `aborted`: by the caller, or by this process.
  */
 export const FAILURE_KINDS = ['timeout', 'dns', 'connect', 'tls', 'reset', 'protocol', 'blocked', 'aborted'] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
@@ -105,7 +105,8 @@ export function whenReady(socket: Socket, opening: Opening, clock: Clock, atMost
     const fail = (reason: string): void => {
       stopTimer?.();
       socket.destroy();
-      reject(new DialFailure(opening.isCanceled ? 'aborted' : opening.phase, toFailureText(opening.phase, reason)));
+      const kind = opening.isCanceled ? 'aborted' : toFailureKind(reason, opening.phase);
+      reject(new DialFailure(kind, toFailureText(opening.phase, reason)));
     };
     const stopTimer = atMost === undefined ? undefined : clock.after(atMost, () => fail('ETIMEDOUT'));
     const isTls = socket instanceof TLSSocket;
@@ -117,7 +118,8 @@ export function whenReady(socket: Socket, opening: Opening, clock: Clock, atMost
       });
     onceEvent(socket, isTls ? 'secureConnect' : 'connect', () => {
       stopTimer?.();
-      resolve(socket);
+      // Its handshake may exceed a limit, of which an error follows.
+      if (!socket.destroyed) resolve(socket);
     });
     onEvent(socket, 'error', (error) => fail(toCode(error)));
     onceEvent(socket, 'close', () => fail('ECONNRESET'));
@@ -126,6 +128,14 @@ export function whenReady(socket: Socket, opening: Opening, clock: Clock, atMost
 
 function toFailureText(phase: Opening['phase'], reason: string): string {
   return phase === 'tls' ? `the TLS handshake failed (${reason})` : `the connection failed (${reason})`;
+}
+
+/** With this code, the process itself ends a connection for which it has no memory. */
+export const NO_MEMORY_CODE = 'ERR_TLS_HANDSHAKE_MEMORY';
+
+/** The kind of a failure with this code: `kind`, unless it says nothing about the server. */
+export function toFailureKind(code: string, kind: FailureKind): FailureKind {
+  return code === NO_MEMORY_CODE ? 'aborted' : kind;
 }
 
 /** The code of an error: its message may quote what the peer sent. */

@@ -94,7 +94,12 @@ export const DELIVERY_OPERATIONS = [
       },
     },
     problems: ['not_found', 'conflict', 'busy', 'queue_unavailable'],
-    handle({ body }, parts): ApiResponse {
+    async handle({ body }, parts): Promise<ApiResponse> {
+      const { action, endpoint } = body;
+      const { registry } = parts;
+      // Another replica may have changed what can be sent. While the store is down, the repair itself fails.
+      if (action === 'retry' || action === 'recover')
+        await (endpoint === undefined ? registry.reload() : registry.catchUp(endpoint)).catch(() => undefined);
       const rejection = findRejection(body, parts);
       if (rejection !== undefined) return rejection;
       if (parts.running.repairs >= MAX_REPAIRS) return toProblem('busy', `there are ${MAX_REPAIRS} repairs already`);

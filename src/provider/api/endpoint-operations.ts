@@ -192,11 +192,8 @@ export const ENDPOINT_OPERATIONS = [
     responses: { 200: CHANGED },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { endpoint: id = '' } }, parts) {
-      const { registry, queue, clock, hooks } = parts;
-      if (await registry.enable(id, clock.now())) {
-        hooks.onEndpointChanged(id, 'enabled');
-        await queue.wake(id);
-      }
+      const { registry, clock, hooks } = parts;
+      if (await registry.enable(id, clock.now())) hooks.onEndpointChanged(id, 'enabled');
       return toCurrent(id, parts);
     },
   }),

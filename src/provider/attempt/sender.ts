@@ -1,17 +1,20 @@
 /** Sends signed deliveries to endpoints (Standard Webhooks), only to addresses that the egress rules allow. */
-import { createSecureContext, type SecureContext } from 'node:tls';
+import type { SecureContext } from 'node:tls';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary, toErrorText } from '../../core/errors.ts';
 import type { RawHeaders } from '../../core/head.ts';
+import { ClientHandshakes } from '../../http/client/client-handshakes.ts';
 import { type OpenParts, openChecked, TlsSessions } from '../../http/client/open-socket.ts';
 import { HttpClient, Pool } from '../../http/client/pool.ts';
 import type { TunnelProxy } from '../../http/client/proxy-tunnel.ts';
 import type { ReleaseBuffer } from '../../http/client/response-parser.ts';
+import { createClientContext } from '../../http/client/tls-context.ts';
 import type { UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';
 import type { OwnPorts } from '../../http/dial/address-rules.ts';
 import type { FailureKind } from '../../http/dial/dial.ts';
 import { type EgressRules, parseEndpointUrl } from '../../http/dial/endpoint-url.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
+import type { MemoryPressure } from '../../http/server/memory-guard.ts';
 import { createDeliverySigner, type DeliverySigner } from '../../verify/sign/signing-keys.ts';
 import { type ClientCertificate, type Endpoint, findHeaderProblem } from '../endpoints/endpoint.ts';
 import { EVENT_ID, readTraceHeaders } from '../events/event.ts';
@@ -56,7 +59,6 @@ const MAX_DETAIL_LENGTH = 300;
 export class HttpSender implements Sender {
   readonly #version: string;
   readonly #client: HttpClient;
-  readonly #sessions: TlsSessions;
   /** New connections are checked by its rules, and use its proxy. */
   #opening: OpenParts;
   #settings: SenderSettings;
@@ -70,6 +72,7 @@ export class HttpSender implements Sender {
     ca,
     proxy,
     detour,
+    memory,
     ...parts
   }: SenderSettings & {
     readonly clock: Clock;
@@ -78,15 +81,16 @@ export class HttpSender implements Sender {
     readonly resolve: Resolve;
     /** Never connected to, even if their addresses are allowed. */
     readonly ownPorts: Pick<OwnPorts, 'has'>;
+    readonly memory: MemoryPressure;
     /** Redirects a connection to a checked address; for tests. */
     readonly detour?: ((address: string) => string) | undefined;
   }) {
     this.#version = version;
     this.#settings = { rules: parts.rules, ca };
     this.#context = createEndpointContext(ca);
-    this.#client = new HttpClient(parts.clock);
-    this.#sessions = new TlsSessions(parts.clock);
-    this.#opening = { ...parts, proxy, detour, sessions: this.#sessions };
+    this.#client = new HttpClient(parts.clock, memory);
+    const [sessions, handshakes] = [new TlsSessions(parts.clock), new ClientHandshakes(parts.clock, memory)];
+    this.#opening = { ...parts, proxy, detour, sessions, handshakes };
   }
 
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult> {
@@ -186,7 +190,7 @@ export class HttpSender implements Sender {
   #retire(compiled: CompiledEndpoint | UnusableEndpoint): void {
     if ('problem' in compiled) return;
     compiled.pool.close();
-    this.#sessions.forget(compiled.target);
+    this.#opening.sessions.forget(compiled.target);
   }
 }
 
@@ -258,11 +262,7 @@ function toHeaders({ headers, signers }: CompiledEndpoint, delivery: Delivery, n
   return [...headers, 'Content-Length', String(body.length), ...own, ...readTraceHeaders(metadata).flat()];
 }
 
-/** TLS 1.2 or later. Throws for a certificate or key that OpenSSL rejects. */
+/** Throws for a certificate or key that OpenSSL rejects. */
 export function createEndpointContext(ca: string | undefined, certificate?: ClientCertificate): SecureContext {
-  return createSecureContext({
-    ca,
-    minVersion: 'TLSv1.2',
-    ...(certificate !== undefined && { cert: certificate.cert, key: certificate.key.expose() }),
-  });
+  return createClientContext({ ca, cert: certificate?.cert, key: certificate?.key.expose() });
 }

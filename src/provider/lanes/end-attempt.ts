@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { type Clock, type ClockSteps, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
 import type { MemoryBudget } from '../../core/throttle.ts';
-import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
+import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender, withJitter } from '../attempt/attempt.ts';
 import { type Endpoint, type EndpointRegistry, isSameEndpoint } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
@@ -14,6 +14,7 @@ import {
   isBreakerOpen,
   type LaneUpdate,
   MAX_BREAKER_PAUSE_MS,
+  toPause,
   toRecord,
 } from './lane-state.ts';
 import type { SlotLimits, SlotPool } from './slot-pool.ts';
@@ -47,6 +48,7 @@ export interface LaneContext extends Required<LaneParts> {
 interface MadeAttempt extends Pick<EndedAttempt, 'result' | 'gaveWay'> {
   readonly endpoint: Endpoint;
   readonly delivery: Delivery;
+  readonly abort: AbortController;
   /** By `isAppAway`. */
   readonly isAway: boolean;
 }
@@ -59,6 +61,8 @@ interface AttemptEnd {
   readonly isDisabling: boolean;
 }
 
+/** As after an attempt for which there was no slot. */
+const NO_MEMORY_PAUSE_MS: Milliseconds = 2_000;
 /** Without a byte sent, these mean that there was no connection to the app. */
 const UNSENT_OUTCOMES: ReadonlySet<AttemptOutcome> = new Set(['connect', 'timeout', 'reset']);
 
@@ -67,19 +71,17 @@ export function isUnsentToApp({ id }: Endpoint, { outcome, isSent }: AttemptResu
 }
 
 export function endAttempt(context: LaneContext, state: LaneState, attempt: MadeAttempt): AttemptEnd {
-  const { delivery, endpoint, result, gaveWay, isAway } = attempt;
+  const { delivery, endpoint, result, gaveWay, isAway, abort } = attempt;
   const { hooks, random, settings } = context;
   const now = context.clock.now();
   const { event, attempt: made } = delivery;
-  const settle = (settlement: Settlement, record?: AttemptRecord): SettledDelivery => {
-    return { event, attempt: made, at: now, settlement, record };
-  };
+  const settle = (settlement: Settlement, record?: AttemptRecord) => ({ event, attempt: made, at: now, settlement, record });
   const postpone = (kept: LaneState): AttemptEnd => {
     hooks.onAttempt(endpoint, delivery, result, undefined);
     return { state: kept, settled: settle({ kind: 'postponed', due: now }), isDisabling: false };
   };
   // The endpoint may have it. It gets it again, with the same ID.
-  if (result.outcome === 'aborted') return postpone(state);
+  if (result.outcome === 'aborted') return postpone(noteAborted(state, abort, { now, random: random() }));
   const current = context.registry.get(endpoint.id);
   // The endpoint before says nothing about this one.
   const isOther = current !== undefined && !isSameEndpoint(current, endpoint);
@@ -106,6 +108,12 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
     before: isOver ? follow(context, attempt, decision, update) : undefined,
     isDisabling: update.disable !== undefined,
   };
+}
+
+/** If the lane did not abort it, this process had no memory for it, and the next ones may have none either. */
+function noteAborted(state: LaneState, { signal }: AbortController, { now, random }: Pick<EndedAttempt, 'now' | 'random'>) {
+  const pausedUntil = Math.max(toPause(state, now) ?? 0, Math.round(now + withJitter(NO_MEMORY_PAUSE_MS, random)));
+  return signal.aborted ? state : { ...state, pausedUntil, pausedAt: now };
 }
 
 async function follow(context: LaneContext, attempt: MadeAttempt, decision: Decision, { disable, state }: LaneUpdate) {

@@ -201,8 +201,8 @@ export class LaneRun {
     if (delivery === undefined) return this.#take(limits);
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery, endpoint);
     const { slots } = this.#context;
-    const kind = slots.toKind(endpoint.id, toHealth(this.#state));
-    const request = { endpoint: endpoint.id, tenant: this.#tenant, kind, bytes: this.#toBytes(delivery) };
+    const [kind, bytes] = [slots.toKind(endpoint.id, toHealth(this.#state)), this.#toBytes(delivery)];
+    const request = { endpoint: endpoint.id, tenant: this.#tenant, kind, bytes, isWell: this.#state.failures === 0 };
     this.#slotFor = delivery;
     this.#slot ??= slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);
@@ -410,7 +410,7 @@ export class LaneRun {
       const gaveWay = attempt.gaveWay && ended.outcome === 'aborted' && !this.#lane.signal.aborted;
       const result = gaveWay ? toGivenWay(ended) : ended;
       const isAway = isUnsentToApp(endpoint, result) && (await isAppAway(this.#context, endpoint, this.#state));
-      const end = endAttempt(this.#context, this.#state, { endpoint, delivery, result, gaveWay, isAway });
+      const end = endAttempt(this.#context, this.#state, { ...attempt, endpoint, result, gaveWay, isAway });
       const { state, settled, before, isDisabling } = end;
       this.#state = state;
       this.#isEnding ||= isDisabling;

@@ -1,8 +1,8 @@
 /**
  * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond, or respond slowly, cannot use up what the others
  * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that are
- * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots, or bytes, than are
- * free. The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
+ * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots, slow ones, or bytes,
+ * than are free. The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { type LinePlace, type MemoryBudget, TenantParts, type Waiting, WaitLine } from '../../core/throttle.ts';
@@ -24,6 +24,8 @@ export interface SlotRequest {
   readonly endpoint: string;
   readonly tenant?: string | undefined;
   readonly kind: SlotKind;
+  /** Its last attempt succeeded. */
+  readonly isWell?: boolean;
   /** Memory of the delivery, which the slot takes over from the caller and gives back to the budget. */
   readonly bytes: number;
 }
@@ -46,15 +48,17 @@ export interface SlotLimits {
   readonly maxSlowBytes: number;
 }
 
-type FastKind = Extract<SlotKind, 'proven' | 'unproven'>;
-type SlowKind = Exclude<SlotKind, FastKind>;
+/** `slow`: it has an idle fast slot. */
+type FastKind = Exclude<SlotKind, 'away' | 'failing'>;
+const isQuick = (kind: SlotKind): kind is 'proven' | 'unproven' => kind === 'proven' || kind === 'unproven';
 /** In the order in which attempts become slow. */
-const FAST_KINDS: readonly FastKind[] = ['unproven', 'proven'];
-const SLOW_KINDS: readonly SlowKind[] = ['slow', 'away', 'failing'];
+const FAST_KINDS: readonly FastKind[] = ['slow', 'unproven', 'proven'];
 /** After this, a slot is given to the next one that waits, and the attempt counts as slow. */
-const MAX_FAST_AGE_MS: Readonly<Record<FastKind, Milliseconds>> = { proven: MAX_QUICK_MS, unproven: 100 };
+const MAX_FAST_AGE_MS: Readonly<Record<FastKind, Milliseconds>> = { proven: MAX_QUICK_MS, unproven: 100, slow: 0 };
 /** Slow and failing endpoints leave the rest of the slow slots to attempts of other endpoints. */
 const SLOW_SHARE = 0.75;
+/** Of the fast slots: while fewer are in use, slow endpoints that are well may have one. */
+const IDLE_SHARE = 0.25;
 /**
  * Of all slots: once fewer are free, endpoints get one only if they responded quickly in the last minute, or since the oldest attempt in flight began.
  * With half of these, in the last 30 s, or since half of the attempts began; and so on. Slow and failing endpoints leave so many anyway.
@@ -82,16 +86,20 @@ export class SlotPool {
   readonly #speeds: EndpointSpeeds;
   /** Oldest first. */
   readonly #held = new Set<HeldSlot>();
-  readonly #fast = { proven: new Set<HeldSlot>(), unproven: new Set<HeldSlot>() };
+  readonly #fast = { slow: new Set<HeldSlot>(), unproven: new Set<HeldSlot>(), proven: new Set<HeldSlot>() };
   readonly #parts = new TenantParts();
+  /** Of those that are not fast. */
+  readonly #slowSlots = new TenantParts();
   /** The results of `#toQuickSince` until a slot is given or returned. */
   readonly #quickSince = new Map<number, Milliseconds>();
-  #slowBytes = 0;
   readonly #slowParts = new TenantParts();
   readonly #lines: Readonly<Record<SlotKind, WaitLine<SlotRequest, Slot>>>;
   #isFirstNext = true;
   /** The next kind to be admitted first. */
-  readonly #turns: readonly SlotKind[][] = [[...FAST_KINDS], [...SLOW_KINDS]];
+  readonly #turns: readonly SlotKind[][] = [
+    ['unproven', 'proven'],
+    ['slow', 'away', 'failing'],
+  ];
   #cancelTimer: CancelTimer | undefined;
 
   constructor({ maxConcurrency, maxConnections, maxSlowBytes }: SlotLimits, budget: MemoryBudget, clock: Clock) {
@@ -105,16 +113,12 @@ export class SlotPool {
       slowBytes: maxSlowBytes,
       ofSlow: Math.ceil(slow * SLOW_SHARE),
       unproven: Math.ceil(maxConcurrency * UNPROVEN_SHARE),
+      idle: Math.floor(maxConcurrency * IDLE_SHARE),
       waiting: Math.ceil(maxConnections * WAITING_SHARE),
     };
     this.#speeds = new EndpointSpeeds(clock);
-    this.#lines = {
-      proven: new WaitLine(clock),
-      unproven: new WaitLine(clock),
-      slow: new WaitLine(clock),
-      away: new WaitLine(clock),
-      failing: new WaitLine(clock),
-    };
+    const line = () => new WaitLine<SlotRequest, Slot>(clock);
+    this.#lines = { proven: line(), unproven: line(), slow: line(), away: line(), failing: line() };
   }
 
   get figures() {
@@ -158,11 +162,11 @@ export class SlotPool {
   }
 
   get #fastCount(): number {
-    return this.#fast.proven.size + this.#fast.unproven.size;
+    return this.#held.size - this.#slow;
   }
 
   get #slow(): number {
-    return this.#held.size - this.#fastCount;
+    return this.#slowSlots.sum;
   }
 
   get #free(): number {
@@ -170,17 +174,17 @@ export class SlotPool {
   }
 
   #hold(request: SlotRequest): Slot | undefined {
-    const { kind } = request;
-    if (!this.#mayHold(request)) return undefined;
-    const isFree = kind === 'proven' || kind === 'unproven' ? this.#makeRoom(kind) : this.#slow < this.#most.ofSlow;
+    const isFree = this.#mayHold(request) && (!isQuick(request.kind) || this.#makeRoom(request.kind));
     return isFree ? this.#holdNow(request) : undefined;
   }
 
-  /** A tenant never holds more slots, or bytes of slow attempts, than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
+  /** A tenant never holds more slots, slow ones, or bytes of slow attempts, than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
   #mayHold(request: SlotRequest): boolean {
-    const { kind, endpoint, tenant = '' } = request;
+    const { kind, endpoint, tenant = '', isWell = false } = request;
+    // In an idle slot, it becomes slow as soon as another attempt needs that one, and the tenant may have a slow one.
+    const hasSlot = this.#hasSlow(request) || (kind === 'slow' && isWell && this.#fastCount < this.#most.idle);
     if (this.#parts.most(tenant, 1, this.#free) < 1) return false;
-    if (kind !== 'proven' && kind !== 'unproven' && !this.#fitsSlow(request, SLOW_SHARE)) return false;
+    if (!isQuick(kind) && !(this.#fitsSlow(request, SLOW_SHARE) && hasSlot)) return false;
     // Half of the last slots are for tenants without one: their endpoints may seldom have events.
     const share = this.#parts.of(tenant) === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
     return this.#speeds.quickAt(endpoint) >= this.#toQuickSince(share);
@@ -199,6 +203,11 @@ export class SlotPool {
     return since;
   }
 
+  /** Whether there is a slow slot for a slow endpoint of the tenant. */
+  #hasSlow({ tenant = '' }: SlotRequest): boolean {
+    return this.#slowSlots.most(tenant, 1, this.#most.ofSlow - this.#slow) >= 1;
+  }
+
   #makeRoom(kind: FastKind): boolean {
     if (kind === 'unproven' && this.#fast.unproven.size >= this.#most.unproven && !this.#ageOne(['unproven'])) return false;
     return this.#fastCount < this.#most.fast || this.#ageOne(FAST_KINDS);
@@ -206,18 +215,20 @@ export class SlotPool {
 
   /** One of any size always fits. */
   #fitsSlow({ bytes, tenant = '' }: SlotRequest, share = 1): boolean {
-    const most = this.#slowParts.most(tenant, bytes, share * this.#most.slowBytes - this.#slowBytes);
+    const most = this.#slowParts.most(tenant, bytes, share * this.#most.slowBytes - this.#slowParts.sum);
     return this.#slow === 0 || most >= 1;
   }
 
   #holdNow(request: SlotRequest): Slot {
     const { kind, tenant = '' } = request;
     const held = { ...request, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false };
+    if (isQuick(kind)) this.#fast[kind].add(held);
+    else if (this.#hasSlow(request)) this.#slowSlots.add(tenant, 1);
+    else this.#fast.slow.add(held);
+    if (!isQuick(kind)) this.#makeSlow(held);
     this.#held.add(held);
     this.#quickSince.clear();
     this.#parts.add(tenant, 1);
-    if (kind === 'proven' || kind === 'unproven') this.#fast[kind].add(held);
-    else this.#makeSlow(held);
     const end = (): void => {
       if (this.#held.has(held)) this.#speeds.note(held.endpoint, this.#clock.monotonic() - held.startedAt);
       this.#release(held);
@@ -241,26 +252,18 @@ export class SlotPool {
 
   #makeSlow(held: HeldSlot): void {
     held.isSlow = true;
-    this.#addSlowBytes(held.bytes, held.tenant);
+    this.#slowParts.add(held.tenant ?? '', held.bytes);
     this.#budget.release(held.bytes, held.tenant);
-  }
-
-  #addSlowBytes(bytes: number, tenant = ''): void {
-    this.#slowBytes += bytes;
-    this.#slowParts.add(tenant, bytes);
   }
 
   #release(held: HeldSlot): void {
     if (!this.#held.delete(held)) return;
+    const { bytes, tenant = '' } = held;
     this.#quickSince.clear();
-    this.#parts.add(held.tenant ?? '', -1);
-    if (held.isSlow) {
-      this.#addSlowBytes(-held.bytes, held.tenant);
-    } else {
-      this.#fast.proven.delete(held);
-      this.#fast.unproven.delete(held);
-      this.#budget.release(held.bytes, held.tenant);
-    }
+    this.#parts.add(tenant, -1);
+    if (!FAST_KINDS.some((kind) => this.#fast[kind].delete(held))) this.#slowSlots.add(tenant, -1);
+    if (held.isSlow) this.#slowParts.add(tenant, -bytes);
+    else this.#budget.release(bytes, tenant);
     this.#admit();
   }
 
@@ -268,20 +271,20 @@ export class SlotPool {
   #ageOne(kinds: readonly FastKind[], forBytes = false): boolean {
     const old = this.#slow < this.#most.slow ? this.#findOld(kinds, forBytes) : undefined;
     if (old === undefined) return false;
-    const [held, kind] = old;
-    const fits = this.#fitsSlow(held);
-    if (kind === 'proven') this.#noteOne(held, this.#clock.monotonic());
-    this.#fast[kind].delete(held);
-    if (fits) this.#makeSlow(held);
+    const fits = !old.isSlow && this.#fitsSlow(old);
+    if (old.kind === 'proven') this.#noteOne(old, this.#clock.monotonic());
+    for (const kind of kinds) this.#fast[kind].delete(old);
+    this.#slowSlots.add(old.tenant ?? '', 1);
+    if (fits) this.#makeSlow(old);
     return true;
   }
 
-  #findOld(kinds: readonly FastKind[], forBytes: boolean): readonly [HeldSlot, FastKind] | undefined {
+  #findOld(kinds: readonly FastKind[], forBytes: boolean): HeldSlot | undefined {
     const now = this.#clock.monotonic();
     for (const kind of kinds)
       for (const held of this.#fast[kind]) {
         if (now - held.startedAt < MAX_FAST_AGE_MS[kind]) break;
-        if (!forBytes || this.#fitsSlow(held)) return [held, kind];
+        if (kind === 'slow' ? !forBytes && this.#hasSlow(held) : !forBytes || this.#fitsSlow(held)) return held;
       }
     return undefined;
   }
@@ -367,11 +370,11 @@ class EndpointSpeeds {
     const at = this.#clock.monotonic();
     const { quickAt, slowFor } = this.#speeds.get(endpoint) ?? { quickAt: Number.NEGATIVE_INFINITY, slowFor: 0 };
     this.#speeds.delete(endpoint);
-    const isQuick = took < MAX_QUICK_MS;
-    this.#speeds.set(
-      endpoint,
-      isQuick ? { at, quickAt: at, slowFor: Math.max(0, slowFor - 1) } : { at, quickAt, slowFor: QUICK_AFTER },
-    );
+    const [quick, slow] = [
+      { at, quickAt: at, slowFor: Math.max(0, slowFor - 1) },
+      { at, quickAt, slowFor: QUICK_AFTER },
+    ];
+    this.#speeds.set(endpoint, took < MAX_QUICK_MS ? quick : slow);
     for (const [oldest, speed] of this.#speeds) {
       if (speed.at >= at - MAX_SPEED_AGE_MS) break;
       this.#speeds.delete(oldest);

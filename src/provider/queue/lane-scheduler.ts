@@ -1,5 +1,4 @@
 /** Decides which endpoint is served next: tenants take turns, and so do the endpoints of each. One timer is for the next that becomes due. */
-
 import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds, pause } from '../../core/clock.ts';
 import { TimeHeap } from '../../core/collections.ts';
 import { SidegateError } from '../../core/errors.ts';
@@ -26,6 +25,8 @@ export interface LaneEntry {
   readonly endpoint: string;
   /** When the next delivery is due that is not in flight; Infinity: none. Never later than in the database. */
   next: EpochMilliseconds;
+  /** The first time that was reported since the last take began, which may not have seen it. */
+  reported: EpochMilliseconds;
   /** The last run asked for this. */
   notBefore: EpochMilliseconds;
   isRunning: boolean;
@@ -80,18 +81,13 @@ export class LaneScheduler {
 
   addDue(endpoint: string, at: EpochMilliseconds): void {
     const none = Number.POSITIVE_INFINITY;
-    const entry = this.#entries.get(endpoint) ?? {
-      endpoint,
-      next: none,
-      notBefore: 0,
-      isRunning: false,
-      passesUntil: 0,
-      wakes: 0,
-      timedAt: none,
-    };
+    const times = { next: none, reported: none, timedAt: none };
+    const added = { endpoint, ...times, notBefore: 0, isRunning: false, passesUntil: 0, wakes: 0 };
+    const entry = this.#entries.get(endpoint) ?? added;
     this.#entries.set(endpoint, entry);
-    if (at >= entry.next) return;
-    entry.next = at;
+    const isEarlier = at < entry.next;
+    reportDue(entry, at);
+    if (!isEarlier) return;
     this.#noteOffset();
     this.#place(entry);
   }
@@ -220,12 +216,12 @@ export class LaneScheduler {
     };
     try {
       const outcome = await start(entry, onClaimed);
-      if (outcome.hasUnsettled) entry.next = Math.min(entry.next, this.#clock.now());
+      if (outcome.hasUnsettled) reportDue(entry, this.#clock.now());
       const now = this.#clock.now();
       notBefore = outcome.notBefore ?? (outcome.isActive || entry.next > now ? 0 : now + IDLE_RUN_MS);
     } catch (error) {
       this.#onRunError(entry.endpoint, error);
-      entry.next = Math.min(entry.next, this.#clock.now());
+      reportDue(entry, this.#clock.now());
       notBefore = this.#clock.now() + RETRY_MS;
     }
     entry.notBefore = entry.wakes === wakes ? notBefore : 0;
@@ -252,6 +248,11 @@ interface StartedRun {
   readonly holder: string | null;
   readonly signal: AbortSignal;
   readonly onNoMemory: QueueHooks['onNoMemory'];
+}
+
+function reportDue(entry: LaneEntry, at: EpochMilliseconds): void {
+  entry.next = Math.min(entry.next, at);
+  entry.reported = Math.min(entry.reported, at);
 }
 
 export class LaneRun implements Lane {
@@ -298,20 +299,21 @@ export class LaneRun implements Lane {
       if (taken === undefined) continue;
       this.#taken.delete(event);
       this.#returned.push(taken.seq);
-      this.#run.entry.next = Math.min(this.#run.entry.next, this.#clock.now());
+      reportDue(this.#run.entry, this.#clock.now());
     }
   }
 
   async take(limit: number, now: EpochMilliseconds, only?: TakeOnly, maxBytes?: number): Promise<readonly Delivery[]> {
-    const { needs } = this;
+    const { endpoint, needs } = this;
+    const { entry } = this.#run;
     this.needs = undefined;
     // The entry is never later than the database, so this asks only if there may be something.
-    if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
-    const { endpoint } = this;
+    if (limit <= 0 || this.#isEnded || this.signal.aborted || entry.next > now) return [];
     const read = (most?: number, passes = false) => {
       const taking = () => {
         const returned = this.#returned;
         this.#returned = [];
+        if (only !== 'fresh') entry.reported = Number.POSITIVE_INFINITY;
         return this.#client.read('take', { endpoint, run: this.#run.number, limit, maxBytes: most, now, only, passes, returned });
       };
       if (most === undefined || most <= LARGE_BYTES) return taking();
@@ -323,15 +325,15 @@ export class LaneRun implements Lane {
     // Without room for all, one delivery is taken.
     const hasRoom = maxBytes === undefined || this.#budget.hasRoom(maxBytes);
     const most = hasRoom ? maxBytes : Math.min(maxBytes, Math.max(needs ?? 0, LARGE_BYTES));
-    const fit = most && this.#clock.monotonic() < this.#run.entry.passesUntil ? this.#budget.fit(most) : most;
+    const fit = most && this.#clock.monotonic() < entry.passesUntil ? this.#budget.fit(most) : most;
     let found = fit === most ? undefined : await read(fit, true);
     if (found === undefined || found.result.taken.length === 0) found = await read(most);
     this.needs = found === undefined ? needs : found.result.needs;
     if (found === undefined) return this.#leave(most);
     const { result, bodies } = found;
     // Only this one sees all that is due.
-    if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
-    if (result.taken.length > 0) this.#isActive = true;
+    if (only !== 'fresh') entry.next = Math.min(result.next ?? Number.POSITIVE_INFINITY, entry.reported);
+    this.#isActive ||= result.taken.length > 0;
     return result.taken.flatMap((taken, i) => {
       const body = bodies[i];
       if (body === undefined) return [];
@@ -361,7 +363,7 @@ export class LaneRun implements Lane {
     // Any replica can take these deliveries again.
     if (isLost) return;
     for (const { event, attempt } of settled) if (this.#taken.get(event)?.attempt === attempt) this.#taken.delete(event);
-    if (next !== undefined) this.#run.entry.next = Math.min(this.#run.entry.next, next);
+    if (next !== undefined) reportDue(this.#run.entry, next);
   }
 
   /** Ends the run; what it took can still be settled. */

@@ -84,6 +84,11 @@ export function testQueue(place: QueuePlace): Promise<ConnectionResult> | undefi
   );
 }
 
+/** Whether the queue cannot be opened because its server does not respond, has no resources, or holds locks: nobody has to correct anything else. */
+export function isOutage(thrown: unknown): boolean {
+  return thrown instanceof SidegateError && thrown.code === 'queue_unavailable' && thrown.kind === 'system';
+}
+
 class SqlQueue implements DeliveryQueue {
   readonly clock: Clock;
   readonly endpoints: EndpointStore = {
@@ -193,9 +198,7 @@ class SqlQueue implements DeliveryQueue {
     this.#store.announce?.({ wake: endpoint });
   }
 
-  findEvent(id: string) {
-    return this.#store.call('findEvent', { id });
-  }
+  readonly findEvent = (id: string) => this.#store.call('findEvent', { id });
 
   async getEvent(id: string, used?: Promise<void>): Promise<StoredEvent | undefined> {
     const head = await this.findEvent(id);
@@ -220,9 +223,7 @@ class SqlQueue implements DeliveryQueue {
     return this.#findPage(page, filter, (part) => this.#store.call('findEventsStep', { filter, page: { ...page, ...part } }));
   }
 
-  findAttempts(event: string, endpoint: string) {
-    return this.#store.call('findAttempts', { event, endpoint });
-  }
+  readonly findAttempts = (event: string, endpoint: string) => this.#store.call('findAttempts', { event, endpoint });
 
   async *repair(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds) {
     const { total, end } = await this.#count(action, filter, now);
@@ -231,13 +232,8 @@ class SqlQueue implements DeliveryQueue {
     let reason: string | undefined;
     let position: RepairPosition | undefined = { event: 0, lane: 0, end };
     while (position !== undefined) {
-      const step: Results['repairStep'] = await this.#store.call('repairStep', {
-        action,
-        filter,
-        now,
-        until: this.clock.now() + MAX_CLOCK_SKEW_MS,
-        position,
-      });
+      const until = this.clock.now() + MAX_CLOCK_SKEW_MS;
+      const step: Results['repairStep'] = await this.#store.call('repairStep', { action, filter, now, until, position });
       await this.#serveSoon(step.endpoints, now);
       changed += step.changed;
       rejected += step.rejected;
@@ -291,17 +287,9 @@ class SqlQueue implements DeliveryQueue {
     return removed;
   }
 
-  stats(now: EpochMilliseconds) {
-    return this.#store.call('stats', { now });
-  }
-
-  backlogs(endpoints: readonly string[], now: EpochMilliseconds) {
-    return this.#store.call('backlogs', { endpoints, now });
-  }
-
-  inboxes() {
-    return this.#store.call('inboxes', {});
-  }
+  readonly stats = (now: EpochMilliseconds) => this.#store.call('stats', { now });
+  readonly backlogs = (endpoints: readonly string[], now: EpochMilliseconds) => this.#store.call('backlogs', { endpoints, now });
+  readonly inboxes = () => this.#store.call('inboxes', {});
 
   async laneStates(endpoints: readonly string[]) {
     // A message has null for undefined.

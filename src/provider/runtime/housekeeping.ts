@@ -2,7 +2,6 @@
  * The recurring work of the sending side: removes old events, reads the figures of the queue, and notices what no failed operation shows: a queue
  * that fills up, that went back to an earlier state, or whose disk fills up.
  */
-
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CancelTimer, ClockSteps, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
@@ -100,10 +99,8 @@ export class Housekeeping {
     if (name === this.#openFile) return condition.recover('file');
     if (!this.#isReplaced) {
       metrics.queueWentBack();
-      logger.error('queue_went_back', {
-        file,
-        hint: 'the file was deleted or replaced; see docs/runbooks/SidegateQueueWentBack.md before you restart sidegate',
-      });
+      const hint = 'the file was deleted or replaced; see docs/runbooks/SidegateQueueWentBack.md before you restart sidegate';
+      logger.error('queue_went_back', { file, hint });
     }
     this.#isReplaced = true;
     condition.fail('file', `${file} was deleted or replaced: no event is accepted until a restart`);
@@ -117,14 +114,14 @@ export class Housekeeping {
     const { queue } = this.#parts;
     const before = this.#newest;
     const [newest] = (await queue.findEvents({}, { limit: 1 })).found;
+    // The event can have left meanwhile, so statistics are read after it; a busy queue is asked for the same event again.
+    const isGone = before !== undefined && before.id !== newest?.id && (await queue.findEvent(before.id)) === undefined;
+    const stats = isGone ? await queue.stats(now) : undefined;
     this.#newest = newest;
-    if (before === undefined || before.id === newest?.id || (await queue.findEvent(before.id)) !== undefined) return;
-    // Read afterwards: it can have left meanwhile.
-    const { prunedUntil, storedEvents } = await queue.stats(now);
-    if (before.createdAt <= prunedUntil) return;
+    if (before === undefined || stats === undefined || before.createdAt <= stats.prunedUntil) return;
     reportLoss(this.#parts, {
       event: before.id,
-      storedEvents,
+      storedEvents: stats.storedEvents,
       hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',
     });
   }

@@ -6,6 +6,7 @@ import { type SidegateError, toErrorText } from '../../core/errors.ts';
 import type { Path } from '../../core/problem.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { RequestPolicy } from '../../gateway/upstream/forwarder.ts';
+import { toAttemptLimits } from '../../http/client/client-handshakes.ts';
 import { OwnPorts } from '../../http/dial/address-rules.ts';
 import { createResolve, LOCAL_NAMES } from '../../http/dial/resolve.ts';
 import type { BoundAddress } from '../../http/server/listener.ts';
@@ -20,6 +21,7 @@ import type { OperationParts } from '../api/api-parts.ts';
 import { cancelRemoved, cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ApiPassword, type ConsoleOperations, createConsoleOperations, ProviderApi } from '../api/provider-api.ts';
 import { HttpSender } from '../attempt/sender.ts';
+import { type Endpoint, isSameEndpoint } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { isInboxEndpoint } from '../events/event.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
@@ -29,8 +31,7 @@ import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-ru
 import { Outbox } from '../outbox/outbox.ts';
 import { testOutbox } from '../outbox/outbox-table.ts';
 import type { DeliveryQueue, InboxBacklog, Serving } from '../queue/delivery-queue.ts';
-import { isOutage } from '../queue/postgres/postgres-database.ts';
-import { createQueue, testQueue } from '../queue/sql-queue.ts';
+import { createQueue, isOutage, testQueue } from '../queue/sql-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import {
   createApiHooks,
@@ -91,7 +92,7 @@ export class Provider {
   readonly #ownPorts = new OwnPorts();
   readonly #housekeeping: Housekeeping;
   readonly #condition: QueueCondition;
-  #rateLimits: ReadonlyMap<string, number> = new Map();
+  #endpoints: ReadonlyMap<string, Endpoint> = new Map();
   readonly #outbox: Outbox | undefined;
   readonly #steps: ClockSteps;
   #settings: ProviderSettings;
@@ -119,7 +120,7 @@ export class Provider {
   }
 
   constructor(settings: ProviderSettings, parts: ProviderParts) {
-    const { logger } = parts;
+    const { logger, drainTimeout } = parts;
     const { config } = settings;
     this.#settings = settings;
     this.#metrics = createProviderMetrics(parts.registers);
@@ -148,13 +149,12 @@ export class Provider {
     this.#registry = new InboxRegistry(this.#stored, isShared);
     this.#inboxLog = createInboxLog(logger, isShared);
     this.#sender = new HttpSender({
+      ...parts,
       ...settings,
-      clock: parts.clock,
-      version: parts.version,
       resolve: createResolve({ local: config.egress.allowPrivate.length > 0 ? LOCAL_NAMES : undefined }),
       ownPorts: this.#ownPorts,
-      detour: parts.detour,
     });
+    const limits = toAttemptLimits(config, parts.memory);
     this.#lanes = createLaneRunner({
       clock,
       queue: this.#queue,
@@ -162,7 +162,7 @@ export class Provider {
       sender: withInbox(this.#sender, parts.findApp, parts.clock),
       hooks: this.#toLaneHooks(telemetry),
       steps: this.#steps,
-      settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
+      settings: { ...config, ...limits, drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
     const operationParts = this.#toOperationParts(telemetry);
     if (config.roles.includes('accept')) {
@@ -246,12 +246,10 @@ export class Provider {
 
   /** Opens the queue and the port, after a config was applied. A database that does not respond is opened later: until then, nothing is accepted. */
   async open(): Promise<BoundAddress | undefined> {
-    try {
-      await this.#openQueue();
-    } catch (thrown) {
+    await this.#openQueue().catch((thrown: unknown) => {
       if (this.#settings.queue?.kind !== 'postgres' || !isOutage(thrown)) throw thrown;
       this.#openLater(thrown);
-    }
+    });
     return this.#api?.listen();
   }
 
@@ -397,10 +395,10 @@ export class Provider {
     const endpoints = this.#registry.list();
     this.#sender.retain(new Set(endpoints.map(({ id }) => id)));
     this.#metrics.setEndpoints([...new Set([...endpoints.map(toLabel), API_LABEL])]);
-    const limits = new Map(endpoints.map(({ id, rateLimit = Number.POSITIVE_INFINITY }) => [id, rateLimit]));
-    // If the wake-up fails, the endpoint is served when the old limit allows it.
-    for (const id of findRaised(this.#rateLimits, limits)) this.#queue.wake(id).catch(() => undefined);
-    this.#rateLimits = limits;
+    const before = this.#endpoints;
+    this.#endpoints = new Map(endpoints.map((endpoint) => [endpoint.id, endpoint]));
+    // If the wake-up fails, the endpoint is served when its pause ends.
+    for (const id of findReady(before, endpoints)) this.#queue.wake(id).catch(() => undefined);
   }
 }
 
@@ -430,7 +428,10 @@ export function toMemoryShares(limit = Number.POSITIVE_INFINITY): Record<keyof t
   return { accepting: toShare(accepting), storing: toShare(storing), waiting: toShare(waiting), slow: toShare(slow) };
 }
 
-/** The endpoints whose rate limit was raised or removed: their lanes may be waiting for a token of the old one. */
-export function findRaised(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): string[] {
-  return [...after].flatMap(([id, limit]) => (limit > (before.get(id) ?? limit) ? [id] : []));
+/** The endpoints whose lanes may be waiting for what no longer counts: they were enabled, have another receiver, or a higher rate limit. */
+export function findReady(before: ReadonlyMap<string, Endpoint>, after: readonly Endpoint[]): string[] {
+  const toLimit = ({ rateLimit = Number.POSITIVE_INFINITY }: Endpoint): number => rateLimit;
+  const isReady = (was: Endpoint | undefined, is: Endpoint): boolean =>
+    was !== undefined && (!isSameEndpoint(was, is) || toLimit(is) > toLimit(was));
+  return after.flatMap((endpoint) => (isReady(before.get(endpoint.id), endpoint) ? [endpoint.id] : []));
 }

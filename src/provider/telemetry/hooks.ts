@@ -41,7 +41,7 @@ export function createLaneHooks(
   find: (id: string) => Endpoint | undefined,
 ) {
   return {
-    /** An attempt ended. `decision` is undefined if it was aborted by a shutdown; then it is made again. */
+    /** An attempt ended. `decision` is undefined if it was aborted, by a shutdown for one; then it is made again. */
     onAttempt(endpoint: Endpoint, delivery: Delivery, result: AttemptResult, decision: Decision | undefined): void {
       const { startedAt, outcome, status, duration, detail } = result;
       const label = toLabel(endpoint);

@@ -120,6 +120,11 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
     // It has those of the start (updateRedis).
     const { username, password, tls } = settings.redisOptions;
     Object.assign(node.options, { username, password, tls });
+    // ioredis sends the calls of a connection that closed again, also those whose time is over: a claim would reach the new master after its release.
+    const send = node.sendCommand.bind(node);
+    const sendUnsettled: Redis['sendCommand'] = (command, stream) =>
+      command.isSettled ? command.promise : send(command, stream);
+    node.sendCommand = sendUnsettled;
   });
   return cluster;
 }

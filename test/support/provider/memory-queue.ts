@@ -88,7 +88,6 @@ export class MemoryQueue implements DeliveryQueue {
   readonly clock = systemClock;
   readonly endpoints = new MemoryEndpointStore();
   readonly events = new Map<string, NewEvent>();
-  readonly woken: string[] = [];
   /** No lane is served here; a test sets their states. */
   readonly states = new Map<string, LaneState>();
   readonly #deliveries = new Map<string, DeliveryRecord>();
@@ -146,9 +145,7 @@ export class MemoryQueue implements DeliveryQueue {
     return { stop: async () => undefined };
   }
 
-  async wake(endpoint: string): Promise<void> {
-    this.woken.push(endpoint);
-  }
+  async wake(): Promise<void> {}
 
   async findEvent(id: string) {
     const event = await this.getEvent(id);

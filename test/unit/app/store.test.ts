@@ -26,7 +26,12 @@ const pair = authority.issue('client', 'DNS:client');
 const node = (port: number) => ({ host: '127.0.0.1', port });
 
 test('without Redis there is memory', async () => {
-  expect(await read(undefined)).toEqual({ redis: undefined, maxIds: 250_000, isShared: false, problems: [] });
+  expect(await read(undefined)).toEqual({
+    redis: undefined,
+    maxIds: 250_000,
+    isShared: { ids: false, resources: false },
+    problems: [],
+  });
 });
 
 test('in memory, a route leaves some room if another one remembers IDs, also after a reload', async () => {
@@ -40,7 +45,12 @@ test('in memory, a route leaves some room if another one remembers IDs, also aft
   const single = await read(undefined, [ROUTE, toOther({ dedup: 'off' })], memory);
   const several = await read(undefined, [ROUTE, toOther({})], memory);
   const ordered = await read(undefined, [ROUTE, toOther({ dedup: 'off', order: { key: '$.id', version: '$.version' } })], memory);
-  expect([single, several, ordered].map(({ isShared }) => isShared)).toEqual([false, true, true]);
+  // IDs and resources have a memory each.
+  expect([single, several, ordered].map(({ isShared }) => isShared)).toEqual([
+    { ids: false, resources: false },
+    { ids: true, resources: false },
+    { ids: false, resources: false },
+  ]);
   const hits: string[] = [];
   const nothing = (): void => undefined;
   const events = { onUp: nothing, onDown: nothing, onWarning: nothing, onFull: (limit: string) => void hits.push(limit) };
@@ -50,7 +60,9 @@ test('in memory, a route leaves some room if another one remembers IDs, also aft
   const enter = (key: string) => store.versions.enter({ ...lease, key, version: '1' });
   for (const id of ['1', '2', '3', '4']) await claim(`a:i:${id}`);
   await expect(claim('a:i:5')).rejects.toMatchObject({ failure: 'full' });
-  store.update(several);
+  const order = { key: '$.id', version: '$.version' };
+  const first = { ...ROUTE, webhook: { ...ROUTE.webhook, order } };
+  store.update(await read(undefined, [first, toOther({ order })], memory));
   for (const id of ['1', '2', '3']) await enter(`a:o1:i:${id}`);
   await expect(enter('a:o1:i:4')).rejects.toMatchObject({ failure: 'full' });
   expect(hits).toEqual(['store', 'store_share']);
@@ -60,6 +72,7 @@ describe('Redis is found', () => {
   test.each([
     ['redis://127.0.0.1', { topology: { kind: 'standalone', node: node(6379) } }],
     ['redis://127.0.0.1:7000/3', { topology: { kind: 'standalone', node: node(7000) }, db: 3 }],
+    ['redis://127.0.0.1/', { topology: { kind: 'standalone', node: node(6379) } }],
     ['redis://[::1]:7000', { topology: { kind: 'standalone', node: { host: '::1', port: 7000 } } }],
     ['rediss://gate:p%40ss@127.0.0.1', { username: 'gate', tls: {} }],
   ])('by %s', async (url, expected) => {
@@ -118,6 +131,12 @@ describe('an error has its path, and never a password:', () => {
     ['a missing file', { urlFile: '/nowhere/url' }, 'store.redis.urlFile'],
     ['a URL that is none', { urlFile: file('bad', 'http://u:canary@h') }, 'store.redis.urlFile'],
     ['half an escape', { urlFile: file('half', 'redis://u:canary%zz@h') }, 'store.redis.urlFile'],
+    ['a database in the query', { url: 'redis://h:6379?db=3' }, 'store.redis.url'],
+    ['a path after the database', { url: 'redis://h:6379/3/' }, 'store.redis.url'],
+    ['a database with a name', { url: 'redis://h/canary' }, 'store.redis.url'],
+    ['options of TLS in the query', { url: 'rediss://h?ssl_cert_reqs=none' }, 'store.redis.url'],
+    ['a password with @ and #', { urlFile: file('hash', 'redis://:p@canary#1@h:6379') }, 'store.redis.urlFile'],
+    ['a password with /', { urlFile: file('slash', 'redis://:canary/1@h:6379') }, 'store.redis.urlFile'],
     ['no password', { url: 'redis://h', passwordFile: '/nowhere/password' }, 'store.redis.passwordFile'],
     ['no variable', { url: 'redis://h', passwordEnv: 'SIDEGATE_NOT_SET' }, 'store.redis.passwordEnv'],
     [
@@ -133,5 +152,10 @@ describe('an error has its path, and never a password:', () => {
     expect(settings.redis).toBeUndefined();
     expect(settings.problems.map(({ path: found }) => found.join('.'))).toEqual([path]);
     expect(JSON.stringify(settings.problems)).not.toContain('canary');
+  });
+
+  test('says which characters of a password in a URL must be escaped', async () => {
+    for (const url of ['redis://:a/b@h', 'redis://:a?b@h', 'redis://:a#b@h', 'redis://:a@h#b@h'])
+      expect((await read({ urlFile: file('unescaped', url) })).problems[0]?.hint).toContain('write @ as %40, / as %2F');
   });
 });

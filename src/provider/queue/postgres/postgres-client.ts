@@ -257,7 +257,8 @@ class PostgresClient implements StoreClient {
     await Promise.allSettled(this.#reads);
     await this.#listener?.end().catch(() => undefined);
     // If this fails, the leases end by themselves.
-    await this.#database.run('UPDATE lane SET owner = NULL WHERE owner = ?', [this.#owner]).catch(() => undefined);
+    const own = 'SELECT num FROM lane WHERE owner = ? ORDER BY num FOR UPDATE';
+    await this.#database.run(`UPDATE lane SET owner = NULL WHERE num IN (${own})`, [this.#owner]).catch(() => undefined);
     await this.#database.close();
   }
 
@@ -364,23 +365,23 @@ class PostgresClient implements StoreClient {
     for (const [endpoint, { isRunning, usedAt }] of this.#owned)
       if (!isRunning && usedAt < begin - RENEW_MS) this.#owned.delete(endpoint);
     const kept = [...this.#owned.keys(), ...this.#claiming];
-    const lanes = `owner = ? AND name IN ${this.#database.dialect.list('text')}`;
-    const values = [this.#owner, JSON.stringify(kept)];
-    const renew = (sql: Sql, which: string) =>
-      sql.all<{ name: string }>(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE ${which} RETURNING name`, values);
+    const renew = (sql: Sql, onLock: ' SKIP LOCKED' | '') =>
+      sql.all<{ name: string; owner: string | null }>(
+        `WITH own AS MATERIALIZED (SELECT num FROM lane WHERE owner = ? ORDER BY num FOR UPDATE${onLock})
+         UPDATE lane SET owner = CASE WHEN name IN ${sql.dialect.list('text')} THEN owner END, lease = ${NOW} + ${LEASE_MS}
+         FROM own WHERE lane.num = own.num RETURNING lane.name, lane.owner`,
+        [this.#owner, JSON.stringify(kept)],
+      );
     try {
       // Only a clock that was ahead sets such a lease. An owner that runs renews it, and another replica takes over from one that does not.
       const late = `SELECT num FROM lane WHERE owner IS NOT NULL AND lease > ${NOW} + ${LEASE_MS} FOR UPDATE SKIP LOCKED`;
       await this.#database.run(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE num IN (${late})`).catch(() => undefined);
       const renewed = await this.#database
-        .transaction(async (sql) => {
-          await sql.run(`UPDATE lane SET owner = NULL WHERE ${lanes.replace(' IN ', ' NOT IN ')}`, values);
-          return renew(sql, lanes);
-        }, true)
+        .transaction((sql) => renew(sql, ''), true)
         // A lane that another transaction locks for so long is lost, and no other.
-        .catch(() => renew(this.#database, `name IN (SELECT name FROM lane WHERE ${lanes} FOR UPDATE SKIP LOCKED)`));
+        .catch(() => renew(this.#database, ' SKIP LOCKED'));
       this.#leasedUntil = begin + LEASE_MS - LEASE_MARGIN_MS;
-      const names = new Set(renewed.map(({ name }) => name));
+      const names = new Set(renewed.flatMap(({ name, owner }) => (owner === null ? [] : [name])));
       this.#loseLeases(kept.filter((name) => !names.has(name)));
     } catch {
       // The next time is before the leases end.

@@ -16,10 +16,10 @@ export interface PostgresSettings {
 }
 
 /**
- * Classes of SQLSTATE: connection, resources, intervention of an operator, system; and 25006: the server is a standby. Not 57014: another
- * transaction may lock what one of the events needs.
+ * Classes of SQLSTATE: connection, resources, intervention of an operator, system; 25006: the server is a standby; and 25P03: it ended a transaction of a
+ * process that paused. Not 57014: another transaction may lock what one of the events needs.
  */
-const STORE_ERRORS = /^(?:08|53|57P|58|XX|25006)/;
+const STORE_ERRORS = /^(?:08|53|57P|58|XX|25006|25P03)/;
 /** The class of SQLSTATE for values that a statement cannot use: no other event is the cause, nor the server. */
 const DATA_ERRORS = /^22/;
 /** The types of integers and of their sums: bigint and numeric. */
@@ -308,8 +308,10 @@ export class PostgresDatabase extends PostgresSql implements Database {
     }
     const { message, hint } = toPostgresError(thrown, this.#target);
     const text = `the queue cannot use ${message}${state === '' ? '' : ` (${state})`}; ${hint}`;
-    const error = new SidegateError('system', 'queue_unavailable', text, { cause: thrown });
-    return { error, isOfStore: isStoreError(thrown), isOfLock: state === LOCK_NOT_AVAILABLE || state === QUERY_CANCELED };
+    const isOfStore = isStoreError(thrown);
+    const isOfLock = state === LOCK_NOT_AVAILABLE || state === QUERY_CANCELED;
+    const error = new SidegateError(isOfStore || isOfLock ? 'system' : 'user', 'queue_unavailable', text, { cause: thrown });
+    return { error, isOfStore, isOfLock };
   }
 
   close(): Promise<void> {
@@ -320,11 +322,6 @@ export class PostgresDatabase extends PostgresSql implements Database {
 /** SQLSTATE; empty if the error is not of the server. */
 function toState(thrown: unknown): string {
   return thrown instanceof pg.DatabaseError ? (thrown.code ?? '') : '';
-}
-
-/** Whether the queue cannot be opened because its server does not respond, or has no resources. */
-export function isOutage(thrown: unknown): boolean {
-  return thrown instanceof SidegateError && thrown.cause !== undefined && isStoreError(thrown.cause);
 }
 
 function isStoreError(thrown: unknown): boolean {

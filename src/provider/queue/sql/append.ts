@@ -8,7 +8,7 @@ import { INBOX_PREFIX, isInboxEndpoint } from '../../events/event.ts';
 import { type AppendResult, type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { EventMessage } from '../messages.ts';
 import type { LaneRow, Payload, Sql } from './database.ts';
-import { FigureChanges, lockLanes, parseState, readStored } from './lanes.ts';
+import { type FigureChanges, type Locked, parseState, readStored } from './lanes.ts';
 import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
 /** Space in the store besides body and metadata: rows, indexes, half-filled pages. */
@@ -38,25 +38,23 @@ export interface Append {
   readonly bodies: readonly Uint8Array[];
 }
 
-/** Stores the events of several operations, in a transaction of the caller. Returns the result of each, or why it was rejected. */
-export async function append(sql: Sql, appends: readonly Append[], bounds: QueueBounds): Promise<readonly OperationResult[]> {
-  const { operations, all, endpoints, tenants } = toCandidates(appends);
-  const lanes = await lockLanes(sql, endpoints);
+/** Stores the events of several operations. Returns the result of each, or why it was rejected. */
+export async function append(sql: Sql, appends: readonly Append[], bounds: QueueBounds, { lanes, figures }: Locked) {
+  const { operations, all, tenants } = toCandidates(appends);
   const usage = await Usage.read(sql, bounds, lanes, tenants);
   // If all have room, whether or not they are stored, the insertion finds out which are.
   const hasRoom = usage.add(all) === undefined;
   const known = hasRoom ? new Map<string, string>() : await readDigests(sql, all);
   const { fresh, refusals } = selectFresh(operations, known, hasRoom ? undefined : usage);
-  const duplicates = await insert(sql, [...fresh.values()], lanes);
+  const duplicates = await insert(sql, [...fresh.values()], lanes, figures);
   if (duplicates.length > 0) for (const [id, digest] of await readDigests(sql, duplicates)) known.set(id, digest);
-  return operations.map((events, i) => refusals[i] ?? events.map((event) => toResult(event, known, fresh)));
+  return operations.map((events, i): OperationResult => refusals[i] ?? events.map((event) => toResult(event, known, fresh)));
 }
 
 /** The events of each operation, and of all. In loops, as all that runs for each event: closures would be compiled again and again. */
 function toCandidates(appends: readonly Append[]) {
   const operations: Candidate[][] = [];
   const all: Candidate[] = [];
-  const endpoints = new Set<string>();
   const tenants = new Set<string | undefined>();
   for (const { operation, bodies } of appends) {
     const candidates: Candidate[] = [];
@@ -65,11 +63,10 @@ function toCandidates(appends: readonly Append[]) {
       candidates.push(candidate);
       all.push(candidate);
       tenants.add(candidate.tenant);
-      for (const { endpoint } of candidate.targets) endpoints.add(endpoint);
     }
     operations.push(candidates);
   }
-  return { operations, all, endpoints, tenants };
+  return { operations, all, tenants };
 }
 
 /** The first event of each ID that is not known, and why operations are rejected; `usage`: unless all have room. */
@@ -127,11 +124,10 @@ async function readDigests(sql: Sql, events: readonly Candidate[]): Promise<Map<
 }
 
 /** Stores events with their deliveries; returns those whose ID is stored already. */
-async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap<string, LaneRow>) {
+async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap<string, LaneRow>, figures: FigureChanges) {
   if (events.length === 0) return [];
   const numbers = await insertEvents(sql, events);
   const duplicates: Candidate[] = [];
-  const figures = new FigureChanges();
   const deliveries: ReturnType<typeof toRow>[] = [];
   const waiting = new Set<string>();
   const failing = readFailing(lanes.values());
@@ -153,7 +149,6 @@ async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap
   }
   for (let at = 0; at < deliveries.length; at += ROWS_PER_STATEMENT)
     await insertDeliveries(sql, deliveries.slice(at, at + ROWS_PER_STATEMENT));
-  await figures.write(sql);
   return duplicates;
 }
 
@@ -200,19 +195,9 @@ async function insertEvents(sql: Sql, events: readonly Candidate[]): Promise<rea
   return numbers;
 }
 
-function toEventRow({ id, type, tenant, createdAt, bytes, digest, targets, endpoints }: Candidate) {
-  const waiting = endpoints.length;
-  return {
-    id,
-    type,
-    tenant: tenant ?? NO_TENANT,
-    created: createdAt,
-    bytes,
-    digest,
-    targets: targets.length,
-    waiting,
-    failed: targets.length - waiting,
-  };
+function toEventRow({ id, type, tenant = NO_TENANT, createdAt: created, bytes, digest, targets, endpoints }: Candidate) {
+  const [all, waiting] = [targets.length, endpoints.length];
+  return { id, type, tenant, created, bytes, digest, targets: all, waiting, failed: all - waiting };
 }
 
 /** A due delivery is blocked if an earlier one of its order key waits in the store. */

@@ -3,7 +3,7 @@ import type { SidegateError } from '../../../core/errors.ts';
 import type { QueueStats } from '../delivery-queue.ts';
 
 /** Beyond these, all are forgotten, and read again. */
-const MAX_LANES = 10_000;
+export const MAX_LANES = 10_000;
 
 export type Parameter = string | number | null;
 

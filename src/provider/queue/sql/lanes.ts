@@ -61,17 +61,31 @@ export class FigureChanges {
   }
 }
 
-/** The lanes of these endpoints, which are created if they are new; locked in the same order in every transaction. */
+/** The lanes that a transaction has locked, and the figures that it changes. */
+export interface Locked {
+  readonly lanes: ReadonlyMap<string, LaneRow>;
+  readonly figures: FigureChanges;
+}
+
+/**
+ * The lanes of these endpoints, which are created if they are new. So that no two transactions wait for each other, each locks all its lanes at once
+ * by number, then events by number, and last the tenants, whose figures it writes at its end.
+ */
 export async function lockLanes(sql: Sql, names: ReadonlySet<string>): Promise<Map<string, LaneRow>> {
   const found = await readLanes(sql, names, sql.dialect.forUpdate);
   if (found.size === names.size) return found;
   const missing = [...names].filter((name) => !found.has(name));
+  await addLanes(sql, missing);
+  return readLanes(sql, names, sql.dialect.forUpdate);
+}
+
+/** Before the transaction locks any: another one may create the same lanes. */
+export async function addLanes(sql: Sql, names: readonly string[]): Promise<void> {
   await sql.run(
     `INSERT INTO lane (name, waiting, bytes, dead, skipped, lease)
      SELECT r.name, 0, 0, 0, 0, 0 FROM ${sql.dialect.rows('name text')} WHERE true ORDER BY r.name ON CONFLICT (name) DO NOTHING`,
-    [JSON.stringify(missing.map((name) => ({ name })))],
+    [JSON.stringify(names.map((name) => ({ name })))],
   );
-  return readLanes(sql, names, sql.dialect.forUpdate);
 }
 
 export async function readLanes(sql: Sql, names: Iterable<string>, lock = ''): Promise<Map<string, LaneRow>> {
@@ -137,17 +151,9 @@ export async function readStats(
     Math.max((figures?.most ?? 0) / (share * maxEvents), (figures?.bytes ?? 0) / (share * maxBytes));
   const stored = await readStored(sql);
   const { waiting = 0, dead = 0, skipped = 0, due = null, prunedUntil = 0 } = lanes ?? {};
-  return {
-    waiting,
-    dead,
-    skipped,
-    prunedUntil,
-    ...stored,
-    maxEvents,
-    maxBytes,
-    usedShares: { endpoint: toUsed(lanes, endpointShare), tenant: toUsed(tenants, tenantShare) },
-    ...(due !== null && due <= now && { oldestDue: due }),
-  };
+  const usedShares = { endpoint: toUsed(lanes, endpointShare), tenant: toUsed(tenants, tenantShare) };
+  const oldest = due !== null && due <= now && { oldestDue: due };
+  return { waiting, dead, skipped, prunedUntil, ...stored, maxEvents, maxBytes, usedShares, ...oldest };
 }
 
 export async function readStored(sql: Sql): Promise<Stored> {

@@ -83,7 +83,9 @@ export async function repairStep(
   );
   const { fitting, reason } =
     action === 'retry' ? await selectFitting(sql, rows, locked, bounds) : { fitting: rows, reason: undefined };
-  const changed = fitting.length === 0 ? [] : await ACTIONS[action](sql, fitting, now);
+  const figures = new FigureChanges();
+  const changed = fitting.length === 0 ? [] : await ACTIONS[action](sql, fitting, now, figures);
+  await figures.write(sql);
   const next = rows.length === CHANGED_PER_STEP ? rows.at(-1) : step.end;
   return {
     changed: fitting.length,
@@ -127,13 +129,13 @@ function toNames(rows: readonly { readonly lane: number }[], lanes: ReadonlyMap<
 }
 
 /** Changes deliveries; returns those that are due now, or that waited: what lanes took of them is outdated. */
-type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<readonly FoundRow[]>;
+type Change = (sql: Sql, rows: readonly FoundRow[], now: number, figures: FigureChanges) => Promise<readonly FoundRow[]>;
 
 /**
  * Makes deliveries due now. Each that waits keeps its place in the schedule and in the order of its key. It can be in flight, so it becomes due
  * earlier than it was in any case: its settlement sees that.
  */
-async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
+async function retry(sql: Sql, rows: readonly FoundRow[], now: number, figures: FigureChanges): ReturnType<Change> {
   const waiting = rows.filter(({ state }) => state <= BLOCKED);
   await change(sql, waiting, 'due = CASE WHEN d.due > ? THEN ? ELSE d.due - 1 END, delay = 0', [now, now]);
   const settled = rows.filter(({ state }) => state > BLOCKED);
@@ -144,7 +146,7 @@ async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
   await change(sql, settled, again, [now]);
   await block(sql, settled);
   await unblock(sql, settled);
-  await begin(sql, settled);
+  await begin(sql, settled, figures);
   return rows;
 }
 
@@ -162,23 +164,23 @@ async function block(sql: Sql, rows: readonly FoundRow[]): Promise<void> {
 }
 
 /** Waiting deliveries are no longer sent; they can be retried later. */
-async function cancel(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
+async function cancel(sql: Sql, rows: readonly FoundRow[], now: number, figures: FigureChanges): ReturnType<Change> {
   await change(sql, rows, `state = ${SKIPPED}, due = 0, delay = 0, settled = ?`, [now]);
   const canceled = rows.map((row) => ({ ...row, state: SKIPPED }));
-  await end(sql, canceled);
+  await end(sql, canceled, figures);
   await unblock(sql, rows);
   return rows;
 }
 
 /** Removes deliveries. Their events stay until their time is over, so that they are not accepted again. */
-async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
+async function purge(sql: Sql, rows: readonly FoundRow[], now: number, figures: FigureChanges): ReturnType<Change> {
   const waiting = rows.filter(({ state }) => state <= BLOCKED);
-  if (waiting.length > 0) await cancel(sql, waiting, now);
+  if (waiting.length > 0) await cancel(sql, waiting, now, figures);
   const places = toPlaces(rows);
   const match = `(event, lane) IN (SELECT r.event, r.lane FROM ${sql.dialect.rows(PLACE)})`;
   await sql.run(`DELETE FROM attempt WHERE ${match}`, [places]);
   const removed = await sql.all<RemovedRow>(`DELETE FROM delivery WHERE ${match} RETURNING event, lane, state`, [places]);
-  await uncountFailed(sql, removed);
+  await uncountFailed(sql, removed, figures);
   return waiting;
 }
 
@@ -214,11 +216,13 @@ export async function addDelivery(
     `INSERT INTO delivery VALUES (?, ?, ${orderKey === null ? DUE : BLOCKED}, ${AGAIN}, ?, 0, 0, 0, 1, NULL, ?, NULL)`,
     [found.seq, lane.num, now, orderKey],
   );
+  const figures = new FigureChanges();
   const row = { ...found, event: found.seq, lane: lane.num, state: DUE, order_key: orderKey };
   await block(sql, [row]);
   await unblock(sql, [row]);
   await sql.run('UPDATE event SET targets = targets + 1 WHERE seq = ?', [found.seq]);
-  await begin(sql, [row]);
+  await begin(sql, [row], figures);
+  await figures.write(sql);
   return true;
 }
 
@@ -264,7 +268,9 @@ export async function eraseStep(sql: Sql, { event, tenant, now, after, most }: E
      WHERE d.state < 2 AND d.event IN ${sql.dialect.list('bigint')}`,
     [seqs],
   );
-  if (waiting.length > 0) await cancel(sql, waiting, now);
+  const figures = new FigureChanges();
+  if (waiting.length > 0) await cancel(sql, waiting, now, figures);
+  await figures.write(sql);
   const isErased = `event IN ${sql.dialect.list('bigint')}`;
   await sql.run(`UPDATE delivery SET order_key = NULL WHERE order_key IS NOT NULL AND ${isErased}`, [seqs]);
   await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE ${isErased}`, [seqs]);
@@ -326,19 +332,13 @@ export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }:
     `SELECT event FROM delivery WHERE lane = ? AND event > ? ORDER BY event LIMIT 1 OFFSET ${LANE_ROWS_PER_STEP - 1}`,
     [lane.num, after],
   );
+  const table = JSON.stringify(delays.map((delay, i) => ({ tries: i + 1, delay })));
   const changed = await sql.run(
     `UPDATE delivery AS d SET delay = r.delay, due = CASE WHEN d.due - d.delay + r.delay > ? THEN d.due - d.delay + r.delay ELSE ? END
      FROM ${sql.dialect.rows('tries bigint, delay bigint')}
      WHERE d.lane = ? AND d.event > ? AND d.event <= ? AND d.state < 2 AND d.delay > 0 AND d.tries = r.tries
        AND (5 * d.delay < 4 * r.delay OR 5 * d.delay > 6 * r.delay)`,
-    [
-      now,
-      now,
-      JSON.stringify(delays.map((delay, i) => ({ tries: i + 1, delay }))),
-      lane.num,
-      after,
-      last?.event ?? Number.MAX_SAFE_INTEGER,
-    ],
+    [now, now, table, lane.num, after, last?.event ?? Number.MAX_SAFE_INTEGER],
   );
   // At the end only: a schedule that was applied in part is applied again.
   if (last === undefined) await sql.run('UPDATE lane SET schedule = ? WHERE num = ?', [schedule, lane.num]);
@@ -420,21 +420,21 @@ function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRo
 async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   if (events.length === 0) return 0;
   const list = sql.dialect.list('bigint');
+  const found = [JSON.stringify(events.map(({ seq }) => seq))];
+  await lockLanesOf(sql, `(SELECT lane FROM delivery WHERE event IN ${list}) d`, found);
   const removed = await sql.all<Omit<EventRow, 'targets'>>(
     `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, created, bytes, tenant`,
-    [JSON.stringify(events.map(({ seq }) => seq))],
+    found,
   );
   const seqs = JSON.stringify(removed.map(({ seq }) => seq));
   await sql.run(`DELETE FROM payload WHERE event IN ${list}`, [seqs]);
   await sql.run(`DELETE FROM attempt WHERE event IN ${list}`, [seqs]);
-  const deliveries = await sql.all<RemovedRow>(`DELETE FROM delivery WHERE event IN ${list} RETURNING event, lane, state`, [
-    seqs,
-  ]);
-  await uncountFailed(sql, deliveries);
-  await removeEmptyLanes(sql, [...new Set(deliveries.map(({ lane }) => lane))]);
+  const rows = await sql.all<RemovedRow>(`DELETE FROM delivery WHERE event IN ${list} RETURNING event, lane, state`, [seqs]);
   const figures = new FigureChanges();
+  await uncountFailed(sql, rows, figures);
   for (const { tenant, bytes } of removed) figures.countStored(tenant, bytes, -1);
   await figures.write(sql);
+  await removeEmptyLanes(sql, [...new Set(rows.map(({ lane }) => lane))]);
   await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);
   const newest = Math.max(0, ...removed.map(({ created }) => created));
   await sql.run('UPDATE version SET pruned = ? WHERE pruned < ?', [newest, newest]);

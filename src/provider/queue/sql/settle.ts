@@ -2,7 +2,7 @@
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { Position, SettleMessage } from '../messages.ts';
 import type { LaneRow, Parameter, Sql } from './database.ts';
-import { FigureChanges, lockLanes, parseState } from './lanes.ts';
+import { type FigureChanges, type Locked, parseState } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
 /** Attempts that are kept in `attempt`, besides the newest one in the delivery's row. */
@@ -63,12 +63,9 @@ export async function change(sql: Sql, rows: readonly Position[], changes: strin
  * settlement changes no row, and neither does one of an event that the database lost. Only the holder of the lane decides what happens next. A replica that lost the lane still records which
  * deliveries the endpoint acknowledged, because that is a fact.
  */
-export async function settle(sql: Sql, settlements: readonly Settle[], ranker: Ranker): Promise<readonly SettleResult[]> {
-  const endpoints = new Set<string>();
-  for (const { endpoint } of settlements) endpoints.add(endpoint);
-  const lanes = await lockLanes(sql, endpoints);
+export async function settle(sql: Sql, settlements: readonly Settle[], ranker: Ranker, { lanes, figures }: Locked) {
   const { rows, held } = selectRows(settlements, lanes);
-  const nexts = rows.length === 0 ? new Map<number, number>() : await settleRows(sql, rows);
+  const nexts = rows.length === 0 ? new Map<number, number>() : await settleRows(sql, rows, figures);
   await saveStates(sql, held, lanes, ranker);
   const results: SettleResult[] = [];
   for (const { endpoint, holder } of settlements) {
@@ -92,11 +89,11 @@ function selectRows(settlements: readonly Settle[], lanes: ReadonlyMap<string, L
 }
 
 /** Returns, of each lane, when the first of the deliveries becomes due that were made due again. */
-async function settleRows(sql: Sql, rows: readonly SettledRow[]): Promise<ReadonlyMap<number, number>> {
+async function settleRows(sql: Sql, rows: readonly SettledRow[], figures: FigureChanges): Promise<ReadonlyMap<number, number>> {
   const current = await update(sql, rows);
   const isMissing = current.length < rows.length;
-  const changed = isMissing && (await reopen(sql, rows)) ? [...current, ...(await update(sql, rows))] : current;
-  await end(sql, changed);
+  const changed = isMissing && (await reopen(sql, rows, figures)) ? [...current, ...(await update(sql, rows))] : current;
+  await end(sql, changed, figures);
   const nexts = new Map<number, number>();
   for (const { lane, state, next } of changed) if (state === DUE) noteNext(nexts, lane, next);
   for (const { lane, due } of await unblock(sql, changed)) noteNext(nexts, lane, due);
@@ -182,7 +179,7 @@ async function readAgain(sql: Sql, rows: readonly SettledRow[]): Promise<readonl
 }
 
 /** Makes deliveries wait that were canceled while the request was sent, and that the endpoint acknowledged. Whether there were any. */
-async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
+async function reopen(sql: Sql, rows: readonly object[], figures: FigureChanges): Promise<boolean> {
   const canceled = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting
      FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON ${IS_TAKEN} AND ${IS_EVENT} JOIN event e ON e.seq = d.event
@@ -191,7 +188,7 @@ async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
   );
   if (canceled.length === 0) return false;
   await change(sql, canceled, `state = ${DUE}`, []);
-  await begin(sql, canceled);
+  await begin(sql, canceled, figures);
   return true;
 }
 
@@ -199,7 +196,7 @@ async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
  * Counts deliveries that wait again. Whether their event waited before is known only once its row is changed: other transactions change it, too.
  * Deliveries of an event that was pruned meanwhile do not count.
  */
-export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]): Promise<void> {
+export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[], figures: FigureChanges): Promise<void> {
   const events = new Map<number, { event: number; begun: number; failed: number }>();
   for (const { event, state } of rows) {
     const counted = events.get(event) ?? { event, begun: 0, failed: 0 };
@@ -213,7 +210,6 @@ export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]
     'event bigint, begun bigint, failed bigint',
     [...events.values()],
   );
-  const figures = new FigureChanges();
   for (const { seq, waiting, bytes, tenant } of changed)
     if (waiting === events.get(seq)?.begun) figures.countWaiting(tenant, bytes, 1);
   const seqs = new Set(changed.map(({ seq }) => seq));
@@ -222,13 +218,11 @@ export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]
     figures.countDelivery(lane, DUE, bytes, 1);
     if (state > DELIVERED) figures.countDelivery(lane, state, bytes, -1);
   }
-  await figures.write(sql);
 }
 
 /** Counts those of the deliveries that no longer wait. */
-export async function end(sql: Sql, deliveries: readonly FoundRow[]): Promise<void> {
+export async function end(sql: Sql, deliveries: readonly FoundRow[], figures: FigureChanges): Promise<void> {
   const events = new Map<number, EndedEvent>();
-  const figures = new FigureChanges();
   for (const { event, lane, state, bytes, tenant, waiting } of deliveries) {
     if (state <= BLOCKED) continue;
     const counted = events.get(event) ?? { event, bytes, tenant, waiting, ended: 0, failed: 0 };
@@ -240,7 +234,6 @@ export async function end(sql: Sql, deliveries: readonly FoundRow[]): Promise<vo
   }
   if (events.size === 0) return;
   for (const { tenant, bytes } of await countEnded(sql, events)) figures.countWaiting(tenant, bytes, -1);
-  await figures.write(sql);
 }
 
 interface EndedEvent extends Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'waiting'> {
@@ -261,7 +254,11 @@ async function countEnded(sql: Sql, events: ReadonlyMap<number, EndedEvent>): Pr
   for (const { event } of done) others.delete(event);
   if (others.size === 0) return done;
   const counted = `${statement} RETURNING seq, waiting`;
-  const rows = await sql.each<{ seq: number; waiting: number }>(counted, columns, [...others.values()]);
+  const rest = [...others.values()];
+  // Other transactions count deliveries of the same events to other endpoints.
+  const lock = `SELECT e.seq FROM event e, rows r WHERE e.seq = r.event ORDER BY e.seq${sql.dialect.forUpdate}`;
+  if (sql.dialect.forUpdate !== '') await sql.each(lock, columns, rest);
+  const rows = await sql.each<{ seq: number; waiting: number }>(counted, columns, rest);
   for (const { seq, waiting } of rows) if (waiting === 0) done.push(others.get(seq) as EndedEvent);
   return done;
 }
@@ -337,8 +334,7 @@ export class Ranker {
 export type RemovedRow = Position & Pick<FoundRow, 'state'>;
 
 /** Removed deliveries no longer count as dead or skipped. */
-export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
-  const figures = new FigureChanges();
+export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[], figures: FigureChanges): Promise<void> {
   const events = new Map<number, { readonly event: number; failed: number }>();
   for (const { event, lane, state } of removed) {
     if (state <= DELIVERED) continue;
@@ -348,7 +344,6 @@ export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): P
     counted.failed++;
   }
   if (events.size === 0) return;
-  await figures.write(sql);
   await sql.run(
     `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows('event bigint, failed bigint')} WHERE e.seq = r.event`,
     [JSON.stringify([...events.values()])],

@@ -5,8 +5,8 @@ import type { StoredEndpoint } from '../../endpoints/endpoint.ts';
 import { type AppendResult, FRESH_MS, type QueueBounds, QueueFullError, type TakeOnly } from '../delivery-queue.ts';
 import type { Failure, TakenMessage } from '../messages.ts';
 import { type Append, append, DELIVERY_BYTES } from './append.ts';
-import type { Database, Sql } from './database.ts';
-import { readBacklogs, readDueLanes, readInboxes, readStates, readStats } from './lanes.ts';
+import { type Database, MAX_LANES, type Sql } from './database.ts';
+import { addLanes, FigureChanges, lockLanes, readBacklogs, readDueLanes, readInboxes, readStates, readStats } from './lanes.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, pruneStep, repairStep, rescheduleStep } from './repair.ts';
 import { AGAIN, BLOCKED, DUE, ENDPOINT_VERSION, FIRST, FIRST_OF_FAILING_TYPE, RANKS, toTenant } from './schema.ts';
 import { findAttempts, findDeliveries, findEvent, findEvents, readPayload } from './select.ts';
@@ -76,6 +76,8 @@ export type Reply = { readonly isDone: true; readonly result: Results[OperationK
 
 /** The others only read. */
 const WRITES: ReadonlySet<string> = new Set(['append', 'settle', ...Object.keys(WRITERS)]);
+/** The others lock lanes, too, each in its own transaction. */
+const TOGETHER: ReadonlySet<string> = new Set(['append', 'settle', 'putEndpoint', 'removeEndpoint']);
 /** They can read many rows. */
 const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'inboxes', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
 
@@ -86,6 +88,8 @@ export class Store {
   readonly #ranker = new Ranker();
   /** The groups whose last write failed by a lock. */
   readonly #locked = new Set<string>();
+  /** Endpoints that have had a lane. */
+  readonly #known = new Set<string>();
 
   constructor(database: Database, bounds: QueueBounds) {
     this.#database = database;
@@ -96,16 +100,21 @@ export class Store {
     return WRITES.has(kind);
   }
 
-  /** Executes writes in one transaction; replies in their order. Groups that waited too long for a lock are written apart until it is free. */
+  /** Executes writes, nearly all in one transaction; replies in their order. Groups that waited too long for a lock are written apart until it is free. */
   write(tasks: readonly Task[]): Promise<readonly Reply[]> {
     const isApart = (task: Task): boolean => this.#locked.size > 0 && this.#locked.has(toGroup(task));
-    const parts = Map.groupBy(tasks, (task) => (isApart(task) ? toGroup(task) : ''));
+    // See `lockLanes`: where others write, too.
+    const isAlone = (kind: OperationKind): boolean => this.#database.dialect.forUpdate !== '' && !TOGETHER.has(kind);
+    const ofTask = (task: Task): string | Task => (isAlone(task.operation.kind) ? task : isApart(task) ? toGroup(task) : '');
+    const parts = [...Map.groupBy(tasks, ofTask)].map(([of, part]) => [typeof of === 'string' ? of : '', part] as const);
     return this.#writeEach(tasks, parts);
   }
 
   async #writeEach(tasks: readonly Task[], parts: Iterable<readonly [group: string, part: readonly Task[]]>) {
     const replies = new Map<Task, Reply>();
-    for (const [group, part] of parts) {
+    for (const [name, part] of parts) {
+      const [first] = part as readonly [Task, ...Task[]];
+      const group = part.length === 1 && this.#locked.has(toGroup(first)) ? toGroup(first) : name;
       const written = await this.#write(part, group);
       for (const [i, task] of part.entries()) replies.set(task, written[i] as Reply);
     }
@@ -114,25 +123,30 @@ export class Store {
 
   /** `group`: of all tasks; others wait for them. */
   async #write(tasks: readonly Task[], group: string): Promise<readonly Reply[]> {
-    const isHurried = group !== '';
     try {
-      const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks), isHurried);
+      const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks), group !== '');
       for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
       if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink?.();
       this.#locked.delete(group);
       return replies;
     } catch (thrown) {
-      const { error, isOfStore, isOfLock } = this.#database.explain(thrown);
-      if (isOfLock && isHurried) this.#locked.add(group);
-      if (tasks.length === 1 || isOfStore || (isOfLock && isHurried)) return tasks.map(() => toFailed(error));
-      // One that cannot be written does not take the others with it.
-      return this.#writeEach(tasks, isHurried ? tasks.map((task) => [group, [task]]) : Map.groupBy(tasks, toGroup));
+      return this.#writeApart(tasks, group, thrown);
     }
+  }
+
+  /** One that cannot be written does not take the others with it. */
+  async #writeApart(tasks: readonly Task[], group: string, thrown: unknown): Promise<readonly Reply[]> {
+    const groups = new Set(group === '' ? tasks.map(toGroup) : [group]);
+    const { error, isOfStore, isOfLock = false } = this.#database.explain(thrown);
+    const isLocked = isOfLock && groups.size === 1;
+    if (isLocked) for (const each of groups) this.#locked.add(each);
+    if (tasks.length === 1 || isOfStore || isLocked) return tasks.map(() => toFailed(error));
+    return this.#writeEach(tasks, group === '' ? Map.groupBy(tasks, toGroup) : tasks.map((task) => [group, [task]]));
   }
 
   /** Appends in a transaction of the caller. Rejects with a SidegateError at a bound, and with the error of the database. */
   async appendIn(sql: Sql, operation: Operations['append'], bodies: readonly Uint8Array[]): Promise<Results['append']> {
-    const [result = []] = await append(sql, [{ operation, bodies }], this.#bounds);
+    const [result = []] = (await this.#change(sql, [{ operation, bodies }], [])).appended;
     if (result instanceof SidegateError) throw result;
     return result;
   }
@@ -159,9 +173,8 @@ export class Store {
       if (operation.kind === 'append') appends.push({ index, operation, bodies });
       else if (operation.kind === 'settle') settlements.push({ ...operation, index });
     }
-    const appended = appends.length === 0 ? [] : await append(sql, appends, this.#bounds);
+    const { appended, settled } = await this.#change(sql, appends, settlements);
     for (let i = 0; i < appended.length; i++) replies[appends[i]?.index ?? 0] = toReply(appended[i] as Results['append']);
-    const settled = settlements.length === 0 ? [] : await settle(sql, settlements, this.#ranker);
     for (let i = 0; i < settled.length; i++) replies[settlements[i]?.index ?? 0] = toReply(settled[i] as Results['settle']);
     for (let index = 0; index < tasks.length; index++) {
       const { operation } = tasks[index] as Task;
@@ -169,6 +182,22 @@ export class Store {
       replies[index] = toReply(await this.#handle(sql, operation, []));
     }
     return replies;
+  }
+
+  async #change(sql: Sql, appends: readonly Append[], settlements: readonly Settle[]) {
+    const endpoints = new Set<string>();
+    for (const { operation } of appends)
+      for (const { targets } of operation.events) for (const { endpoint } of targets) endpoints.add(endpoint);
+    for (const { endpoint } of settlements) endpoints.add(endpoint);
+    const unknown = sql.memory === undefined ? [...endpoints].filter((endpoint) => !this.#known.has(endpoint)) : [];
+    if (unknown.length > 0) await addLanes(sql, unknown);
+    if (this.#known.size > MAX_LANES) this.#known.clear();
+    for (const endpoint of unknown) this.#known.add(endpoint);
+    const locked = { lanes: await lockLanes(sql, endpoints), figures: new FigureChanges() };
+    const appended = appends.length === 0 ? [] : await append(sql, appends, this.#bounds, locked);
+    const settled = settlements.length === 0 ? [] : await settle(sql, settlements, this.#ranker, locked);
+    await locked.figures.write(sql);
+    return { appended, settled };
   }
 
   #handle(sql: Sql, operation: Operation, bodies: Uint8Array[]): Promise<Results[OperationKind] | SidegateError> {

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { systemClock } from '../../../../src/core/clock.ts';
 import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/headers.ts';
+import { HttpClient, Pool } from '../../../../src/http/client/pool.ts';
 import { parseResponseHead, ResponseHeads, ResponseParser } from '../../../../src/http/client/response-parser.ts';
 import { fc } from '../../../support/property.ts';
 
@@ -183,11 +185,25 @@ describe('ResponseHeads', () => {
       );
     });
 
-    test('are the same object for the same text, and do not include long heads', () => {
+    test('are the same object for the same text, and do not include long heads and those of 1xx', () => {
       const heads = new ResponseHeads();
       const [short, long] = ['HTTP/1.1 200 OK\r\nX-A: 1', `HTTP/1.1 200 OK\r\nX-A: ${'x'.repeat(5_000)}`];
       expect(heads.parse(short)).toBe(heads.parse(short));
       expect(heads.parse(long)).not.toBe(heads.parse(long));
+      expect(heads.parse('HTTP/1.1 103 Early Hints')).not.toBe(heads.parse('HTTP/1.1 103 Early Hints'));
+    });
+
+    test('are those of an app, and not of a server that others choose', () => {
+      const limits = {
+        connectTimeout: 1,
+        responseTimeout: 1,
+        idleResponseTimeout: 1,
+        idleTimeout: 1,
+        maxConnections: 1,
+        maxHeadBytes: 1,
+      };
+      const pool = new Pool(new HttpClient(systemClock), limits, () => Promise.reject(new Error('closed')));
+      expect(pool.heads.parse('HTTP/1.1 200 OK')).not.toBe(pool.heads.parse('HTTP/1.1 200 OK'));
     });
   });
 });

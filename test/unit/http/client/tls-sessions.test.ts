@@ -32,3 +32,12 @@ test('keeps a thousand sessions, and drops those that were renewed least recentl
   expect(sessions.find(first)).toBeDefined();
   expect(sessions.find(second)).toBeUndefined();
 });
+
+test('keeps no session of more than 8 KiB: the size of its ticket is up to the server', () => {
+  const sessions = new TlsSessions(new FakeClock());
+  const [usual, large] = [{}, {}];
+  sessions.keep(usual, Buffer.alloc(8 * 1024));
+  sessions.keep(large, Buffer.alloc(8 * 1024 + 1));
+  expect(sessions.find(usual)).toBeDefined();
+  expect(sessions.find(large)).toBeUndefined();
+});

@@ -92,10 +92,13 @@ describe('routing', () => {
       toConfigEndpoint(`e${i}`, i % 2 === 0 ? { tenant: `t${i}` } : { allTenants: true, events: [`kind${i}.*`, `kind${i}`] }),
     );
     registry.replaceConfig(endpoints, DEFAULTS);
-    const before = process.cpuUsage();
-    for (let i = 0; i < 10_000; i++) registry.route(event(`kind${i % 500}.x`, `t${i}`));
-    // In microseconds; looking at each endpoint takes more than 1,000.
-    expect(process.cpuUsage(before).user / 10_000).toBeLessThan(600);
+    const costs = Array.from({ length: 5 }, () => {
+      const before = process.cpuUsage();
+      for (let i = 0; i < 2_000; i++) registry.route(event(`kind${i % 500}.x`, `t${i}`));
+      return process.cpuUsage(before).user / 2_000;
+    });
+    // In microseconds, of the round that other processes disturb least; looking at each endpoint takes more than 1,000.
+    expect(Math.min(...costs)).toBeLessThan(600);
     expect(names(registry.route(event('kind4001.x', 't4000')))).toEqual(['e4000', 'e4001']);
   });
 });

@@ -97,6 +97,36 @@ describe('disabling', () => {
     expect(lane.kinds.filter((kind) => kind !== 'delivered')).toEqual(Array(4).fill('postponed'));
   });
 
+  test('pauses for two seconds, and counts nothing, if this process had no memory for the connection', async () => {
+    scene.registry.set(anEndpoint('acme', { schedule: [] }));
+    lane.add(1);
+    scene.sender.respond = () => failed('aborted');
+    for (let count = 0; count < 30; count++) {
+      const begun = clock.now();
+      expect(await scene.run(lane)).toEqual({ notBefore: begun + 2_000 });
+      expect(scene.sender.started).toHaveLength(count + 1);
+      expect(await scene.run(lane), 'in the pause').toEqual({ notBefore: begun + 2_000 });
+      expect(lane.state).toMatchObject({ ...PROVEN, pausedUntil: begun + 2_000, pausedAt: begun });
+      await clock.advance(DAY);
+    }
+    expect(new Set(scene.hooks)).toEqual(new Set(['attempt acme msg_1 aborted undefined']));
+    expect(lane.deliveries).toMatchObject([{ event: 'msg_1', attempt: 0, tries: 0 }]);
+    scene.sender.respond = () => responded(204);
+    await scene.run(lane);
+    expect(lane.kinds.at(-1)).toBe('delivered');
+  });
+
+  test('keeps a longer pause that the endpoint asked for', async () => {
+    lane.add(2);
+    const run = scene.run(lane);
+    await settle();
+    const [throttled, other] = scene.sender.inFlight;
+    throttled?.end({ ...responded(429), retryAfter: 60_000 });
+    other?.end(failed('aborted'));
+    const begun = clock.now();
+    expect(await run).toEqual({ notBefore: begun + 60_000 });
+  });
+
   test('disables an operational endpoint without a report about it', async () => {
     scene.registry.set(anEndpoint('ops', { isOperational: true }));
     lane = new FakeLane('ops', PROVEN);

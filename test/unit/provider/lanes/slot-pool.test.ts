@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { MemoryBudget } from '../../../../src/core/throttle.ts';
 import { type Slot, type SlotKind, SlotPool } from '../../../../src/provider/lanes/slot-pool.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
@@ -446,4 +446,112 @@ test('serves other tenants while many attempts of one wait for bytes of slow att
   for (let i = 0; i < 2; i++) expect(pool.take(toRequest('many', 'proven', MIB))).toBeDefined();
   await clock.advance(1_000);
   expect(pool.take(toRequest('other', 'proven', 1_000))).toBeDefined();
+});
+
+/** As with 96 MiB: 72 slow slots for slow and failing endpoints, and 24 more for attempts that become slow. */
+function openSmallPool() {
+  const { clock, pool, budget } = openPool(64, 160);
+  const toRequest = (tenant: string, kind: SlotKind, isWell = false) =>
+    ({ endpoint: tenant, tenant, kind, bytes: 1_000, isWell }) as const;
+  const take = (tenant: string, kind: SlotKind, isWell?: boolean) => pool.take(toRequest(tenant, kind, isWell));
+  /** Of one tenant, or of a tenant each. */
+  const hold = (count: number, tenant?: string) =>
+    Array.from({ length: count }, (_, i) => {
+      const slot = take(tenant ?? `tenant${i}`, 'proven');
+      if (slot === undefined) throw new Error(`there is no slot ${i}`);
+      return slot;
+    });
+  hold(1)[0]?.release();
+  return { clock, budget, pool, toRequest, take, hold };
+}
+
+test.each(['failing', 'slow', 'away'] as const)(
+  'gives a tenant at most as many slow slots for %s endpoints as it leaves to others',
+  async (kind) => {
+    const { pool, toRequest, take } = openSmallPool();
+    for (let i = 0; i < 100; i++) pool.wait(toRequest('many', kind));
+    expect(pool.figures).toEqual({ fast: 0, slow: 36, waiting: 64 });
+    expect(pool.isCrowded(toRequest('many', kind))).toBe(true);
+    await expect(pool.wait(toRequest('other', kind)).granted).resolves.toBeDefined();
+    for (const other of ['failing', 'slow', 'away'] as const) if (other !== kind) expect(take('other', other)).toBeDefined();
+    for (let i = 0; i < 100; i++) pool.wait(toRequest('third', kind));
+    expect(pool.figures.slow).toBe(36 + 3 + 17);
+  },
+);
+
+test('counts attempts that became slow as slow slots of their tenant until they end', async () => {
+  const { clock, pool, hold, take } = openSmallPool();
+  const held = hold(64, 'many');
+  await clock.advance(1_000);
+  for (const slot of hold(40)) slot.release();
+  expect(pool.figures).toEqual({ fast: 24, slow: 40, waiting: 0 });
+  expect(take('many', 'failing')).toBeUndefined();
+  for (const slot of held.slice(0, 4)) slot.release();
+  expect(take('many', 'failing')).toBeUndefined();
+  held[4]?.end();
+  expect(take('many', 'failing')).toBeDefined();
+  expect(take('many', 'failing')).toBeUndefined();
+  for (const slot of held) slot.release();
+  for (let i = 1; i < 36; i++) expect(take('many', 'failing'), `${i}`).toBeDefined();
+  expect(take('many', 'failing')).toBeUndefined();
+});
+
+describe('a slow endpoint whose last attempt succeeded', () => {
+  /** Attempts of one tenant hold as many slow slots as slow endpoints may have, and eight fast ones. */
+  const openFullPool = async () => {
+    const scene = openSmallPool();
+    const held = scene.hold(64, 'many');
+    await scene.clock.advance(1_000);
+    for (const slot of scene.hold(16)) slot.release();
+    held.push(...scene.hold(16, 'many'));
+    await scene.clock.advance(1_000);
+    for (const slot of scene.hold(56)) slot.release();
+    expect(scene.pool.figures).toEqual({ fast: 8, slow: 72, waiting: 0 });
+    return { ...scene, held };
+  };
+
+  test('has a fast slot while three quarters are idle and it may have no slow one, but no memory of young attempts', async () => {
+    const { clock, budget, pool, toRequest, take, hold } = await openFullPool();
+    const free = budget.free;
+    for (const kind of ['slow', 'away', 'failing'] as const) {
+      expect(take('other', kind, kind !== 'slow')).toBeUndefined();
+      expect(pool.isCrowded(toRequest('other', kind))).toBe(false);
+    }
+    const borrowed = Array.from({ length: 8 }, () => take('other', 'slow', true));
+    expect(pool.figures).toEqual({ fast: 16, slow: 72, waiting: 0 });
+    expect(budget.free).toBe(free + 8_000);
+    expect(take('other', 'slow', true)).toBeUndefined();
+    // The others are for others. It takes none of the slow ones that these need once they are old.
+    hold(48);
+    await clock.advance(1_000);
+    for (let i = 0; i < 8; i++) expect(take(`late${i}`, 'proven'), `${i}`).toBeDefined();
+    expect(pool.figures).toEqual({ fast: 64, slow: 80, waiting: 0 });
+    for (const slot of borrowed) slot?.end();
+    expect(pool.figures).toEqual({ fast: 56, slow: 80, waiting: 0 });
+  });
+
+  test('leaves the fast slot to the first that needs it, once a slow one is free', async () => {
+    const { budget, pool, held, take, hold } = await openFullPool();
+    const borrowed = take('other', 'slow', true);
+    const young = hold(55);
+    for (const slot of held.slice(0, 4)) slot.release();
+    expect(pool.figures).toEqual({ fast: 64, slow: 68, waiting: 0 });
+    const free = budget.free;
+    const next = take('next', 'proven');
+    expect(next).toBeDefined();
+    expect(pool.figures).toEqual({ fast: 64, slow: 69, waiting: 0 });
+    expect(budget.free, 'its bytes are those of a slow attempt all the time').toBe(free);
+    for (const slot of [borrowed, next, ...young, ...held]) slot?.release();
+    expect(pool.figures).toEqual({ fast: 0, slow: 0, waiting: 0 });
+    // Those of the fast ones: the test reserved none.
+    expect(budget.free).toBe(free + 64_000);
+    expect(take('many', 'failing')).toBeDefined();
+  });
+
+  test('has none of fewer than four', () => {
+    const { pool } = openPool(3, 7);
+    const take = () => pool.take({ endpoint: 'a', kind: 'slow', bytes: 1_000, isWell: true });
+    for (let i = 0; i < 3; i++) expect(take()).toBeDefined();
+    expect(take()).toBeUndefined();
+  });
 });

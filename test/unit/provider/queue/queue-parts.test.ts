@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { type LaneEntry, LaneScheduler, type RunOutcome } from '../../../../src/provider/queue/lane-scheduler.ts';
+import { StoreBudget } from '../../../../src/core/throttle.ts';
+import { type LaneEntry, LaneRun, LaneScheduler, type RunOutcome } from '../../../../src/provider/queue/lane-scheduler.ts';
 import { findFileSystemRisk } from '../../../../src/provider/queue/sqlite/queue-file.ts';
 import { isSafeVersion } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
+import type { StoreClient } from '../../../../src/provider/queue/store-client.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 describe('SQLite releases', () => {
@@ -56,6 +58,33 @@ describe('the scheduler of lanes', () => {
       return ACTIVE;
     });
   }
+
+  test('remembers a delivery that is reported while a run reads, and that the read did not see', async () => {
+    const clock = new FakeClock();
+    const { scheduler } = create(clock);
+    scheduler.addDue('a', clock.now());
+    const entry = scheduler.find('a') as LaneEntry;
+    const client = {
+      read: async () => {
+        scheduler.addDue('a', clock.now());
+        return { result: { taken: [] }, bodies: [] };
+      },
+    };
+    const run = {
+      entry,
+      number: 1,
+      state: undefined,
+      holder: null,
+      signal: new AbortController().signal,
+      onNoMemory: () => undefined,
+    };
+    const lane = new LaneRun(run, client as unknown as StoreClient, clock, new StoreBudget(1, clock));
+    expect(await lane.take(9, clock.now())).toEqual([]);
+    expect(entry.next).toBe(clock.now());
+    client.read = async () => ({ result: { taken: [] }, bodies: [] });
+    await lane.take(9, clock.now());
+    expect(entry.next).toBe(Number.POSITIVE_INFINITY);
+  });
 
   test('sets no timer while nothing waits, and one for any number of endpoints that wait', async () => {
     const clock = new FakeClock();

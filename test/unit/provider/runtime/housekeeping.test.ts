@@ -118,6 +118,32 @@ describe('a queue in PostgreSQL', () => {
     expect(logged().filter(({ msg }) => msg === 'queue_went_back')).toMatchObject([{ level: 'error', event: 'second' }]);
   });
 
+  test.each(['findEvent', 'stats'] as const)(
+    'that lost an event and was too busy for %s then is looked at again',
+    async (method) => {
+      const schema = `busy_${method.toLowerCase()}`;
+      const { queue, clock, tick, metric } = await createScene(createIn(schema));
+      await queue.append([toEvent('first', clock)]);
+      await tick();
+      server.sql(`TRUNCATE ${schema}.event, ${schema}.payload, ${schema}.delivery, ${schema}.lane, ${schema}.tenant`);
+      await queue.append([toEvent('second', clock)]);
+      const whole = queue[method].bind(queue);
+      // The figures ask for statistics, too, before the losses.
+      let asked = 0;
+      const isLate = (): boolean => ++asked > (method === 'stats' ? 1 : 0);
+      const busy = async (...args: [never]): Promise<unknown> => {
+        if (isLate()) throw new SidegateError('system', 'queue_busy', 'too many wait');
+        return whole(...args);
+      };
+      Object.assign(queue, { [method]: busy });
+      await tick();
+      expect([isLate(), await metric('queue_went_back_total')]).toEqual([true, '0']);
+      Object.assign(queue, { [method]: whole });
+      await tick();
+      expect(await metric('queue_went_back_total')).toBe('1');
+    },
+  );
+
   test('that was emptied is noticed without a new event', async () => {
     const { queue, clock, tick, metric } = await createScene(createIn('emptied'));
     await queue.append([toEvent('first', clock)]);

@@ -1,15 +1,28 @@
 import { expect, test } from 'vitest';
-import { findRaised, toMemoryShares } from '../../../../src/provider/runtime/provider.ts';
+import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
+import { findReady, toMemoryShares } from '../../../../src/provider/runtime/provider.ts';
 
-const NONE = Number.POSITIVE_INFINITY;
-
-test('finds the endpoints whose rate limit was raised or removed, and no others', () => {
-  const before = new Map(Object.entries({ raised: 1, removed: 1, lowered: 2, same: 3, set: NONE }));
-  const after = new Map(Object.entries({ raised: 1.5, removed: NONE, lowered: 1, same: 3, set: 4, new: 1 }));
-  expect(findRaised(new Map(), before)).toEqual([]);
-  expect(findRaised(before, after)).toEqual(['raised', 'removed']);
-  expect(findRaised(after, after)).toEqual([]);
-  expect(findRaised(after, new Map())).toEqual([]);
+test('finds the endpoints whose rate limit was raised or removed, that were enabled or have another receiver, and no others', () => {
+  const toEndpoints = (settings: Readonly<Record<string, Partial<Endpoint>>>) =>
+    Object.entries(settings).map(([id, over]) => ({ url: 'https://a.example', enabledAt: 0, id, ...over }) as Endpoint);
+  const toMap = (endpoints: readonly Endpoint[]) => new Map(endpoints.map((endpoint) => [endpoint.id, endpoint]));
+  const limits = {
+    raised: { rateLimit: 1 },
+    removed: { rateLimit: 1 },
+    lowered: { rateLimit: 2 },
+    same: { rateLimit: 3 },
+    set: {},
+  };
+  const before = toEndpoints({ ...limits, moved: {}, enabled: { enabledAt: 1 }, renamed: { tenant: 'a' }, retried: {} });
+  const after = toEndpoints({
+    ...{ raised: { rateLimit: 1.5 }, removed: {}, lowered: { rateLimit: 1 }, same: { rateLimit: 3 }, set: { rateLimit: 4 } },
+    ...{ moved: { url: 'https://b.example' }, enabled: { enabledAt: 2 }, renamed: { tenant: 'b' }, retried: { schedule: [1] } },
+    new: { rateLimit: 1 },
+  });
+  expect(findReady(new Map(), before)).toEqual([]);
+  expect(findReady(toMap(before), after)).toEqual(['raised', 'removed', 'moved', 'enabled', 'renamed']);
+  expect(findReady(toMap(after), after)).toEqual([]);
+  expect(findReady(toMap(after), [])).toEqual([]);
 });
 
 const MIB = 1024 * 1024;
