@@ -152,13 +152,13 @@ const LIBRARY_FILES: readonly (readonly [RegExp, string])[] = [
   [/\/core\/hmac\.ts$/, 'hmac.ts'],
   [/^\.\/(?:sign|sign-anywhere|token)\.ts$/, 'absent.ts'],
 ];
-const TEXT = String.raw`(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|true)`;
-/** Fields of presets and refusals for docs, logs and connections, which the library does not have. */
-const UNUSED_FIELDS = new RegExp(
-  String.raw`(?<=[{,\n]\s*)(?:docs|key|schedule|proxyError|logLevel|close): ${TEXT}(?:,\s*|(?=\s*\}))`,
-  'g',
-);
-const DATA = /\/verify\/presets\/[^/]+\.ts$|\/core\/refusal\.ts$/;
+/** Fields of presets and refusals for docs, logs and connections, which the library does not have, and the titles of presets. */
+const UNUSED_FIELDS = [
+  [/\/verify\/presets\/[^/]+\.ts$/, 'title|docs|key|jwksUrl|schedule|waitsSeconds'],
+  [/\/core\/refusal\.ts$/, 'proxyError|logLevel|close'],
+] as const;
+const TEXT = String.raw`(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|true|[\d.]+)`;
+const TITLE = new RegExp(String.raw`(?<=\bsender\(\s*'[^'\n]+',\s*)${TEXT}`, 'g');
 
 /** The library runs without Node. The texts of its presets stay in the docs. */
 const WITHOUT_NODE: Plugin = {
@@ -168,10 +168,11 @@ const WITHOUT_NODE: Plugin = {
       setUp.onResolve({ filter }, ({ importer }) =>
         importer.startsWith(LIBRARY_FOLDER) && file !== 'node.ts' ? undefined : { path: join(LIBRARY_FOLDER, 'web', file) },
       );
-    setUp.onLoad({ filter: DATA }, ({ path }) => ({
-      contents: readFileSync(path, 'utf8').replaceAll(UNUSED_FIELDS, ''),
-      loader: 'ts',
-    }));
+    for (const [filter, names] of UNUSED_FIELDS) {
+      const field = new RegExp(String.raw`(?<=[{,\n]\s*)(?:${names}): ${TEXT}(?:,\s*|(?=\s*\}))`, 'g');
+      const strip = (path: string): string => readFileSync(path, 'utf8').replaceAll(field, '').replaceAll(TITLE, "''");
+      setUp.onLoad({ filter }, ({ path }) => ({ contents: strip(path), loader: 'ts' }));
+    }
   },
 };
 

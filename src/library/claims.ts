@@ -4,6 +4,7 @@ import { DEFAULT_RETENTION_MS, isUntimed, repeatsBytes, toMinRetention } from '.
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { LEASE_MARGIN_MS } from '../core/event.ts';
+import { Refusal, refuse } from '../core/refusal.ts';
 import { type ClaimSettlement, ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
@@ -21,6 +22,8 @@ const DEFAULT_MAX_KINDS = 8;
 /** The default of `limits.bodyTimeout` of the gate, and of Node. The app decides how long a body may take. */
 const BODY_TIMEOUT_MS: Milliseconds = 300_000;
 const MAX_WAITING = 1_000;
+/** For each call of the store: many senders wait no longer than 10 s for a response. */
+const REPLY_TIMEOUT_MS: Milliseconds = 5_000;
 
 /** The gate of a verifier, and what settles its claims. */
 export interface Claims {
@@ -64,14 +67,15 @@ export async function createClaims(given: EventStore | DedupSettings, context: C
   if (settings.unsignedId === 'trust' && !coversId(description))
     warn(`dedup.unsignedId: ${name} does not sign the ID, so a captured delivery is handled again under each invented ID`);
   const store = toSeenIds(settings.store, onError);
-  const settled: Promise<unknown>[] = [];
+  // Only what the app waits for is kept: in an outage of the store, claims are given back without it.
+  let awaited: Promise<unknown>[] | undefined;
   const settle = (settlement: ClaimSettlement): void => {
     if (settlement.of !== 'id') return;
     const { kind, key, token, fingerprint, retention } = settlement;
     const done = kind === 'confirm' ? store.confirm(key, token, fingerprint, retention) : store.release(key, token);
     // Claims that are given back because another one is taken are not awaited; their leases end.
     done.catch(() => undefined);
-    settled.push(done);
+    awaited?.push(done);
   };
   const policy = {
     ...times,
@@ -102,11 +106,22 @@ export async function createClaims(given: EventStore | DedupSettings, context: C
   const gate = createDedupGate({ ...policy, route }, parts);
   return {
     // All that is hashed for a claim comes before the store is asked.
-    gate: { claim: (event, head) => compute(() => gate.claim(event, head)) },
+    gate: {
+      async claim(event, head) {
+        const grant = await compute(() => gate.claim(event, head));
+        if (grant instanceof Refusal || systemClock.monotonic() < grant.expiresAt) return grant;
+        // Another delivery can have the claim by now.
+        grant.claim?.release();
+        onError(new StoreUnavailable('timeout', 'the claim came after its lease'));
+        return refuse('in_progress', 'lease_expired');
+      },
+    },
     async settle(run) {
-      settled.length = 0;
+      const settled: Promise<unknown>[] = [];
+      awaited = settled;
       run();
-      await Promise.all(settled.splice(0));
+      awaited = undefined;
+      await Promise.all(settled);
     },
   };
 }
@@ -135,25 +150,38 @@ function readTimes(settings: DedupSettings, { description, tolerance, warn }: Cl
   return { retention, lease, maxWait };
 }
 
-/** The store of an app. An error of it means that it is not available. */
+/** The store of an app. An error of it, or no reply in time, means that it is not available. */
 function toSeenIds(store: EventStore, onError: (thrown: unknown) => void): SeenIds {
   const guard = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    const late = Promise.withResolvers<never>();
+    const cancel = systemClock.after(REPLY_TIMEOUT_MS, () => late.reject(new Error('no reply in 5 s')));
     try {
-      return await work();
+      return await Promise.race([work(), late.promise]);
     } catch (thrown) {
       if (thrown instanceof StoreUnavailable) throw thrown;
       throw new StoreUnavailable('error', toErrorText(thrown), { cause: thrown });
+    } finally {
+      cancel();
     }
   };
   const unused = (): never => {
     throw new Error('the dedup gate uses claims only');
   };
   return {
-    claim: (request) =>
-      guard(() => store.claim(request)).catch((thrown: unknown) => {
+    claim(request) {
+      let isGivenUp = false;
+      const claim = async () => {
+        const result = await store.claim(request);
+        // Granted after its delivery got 503, and maybe released before: it would reject the retries until the lease ends.
+        if (isGivenUp && result.state === 'new') await store.release(request.key, request.token);
+        return result;
+      };
+      return guard(claim).catch((thrown: unknown) => {
+        isGivenUp = true;
         onError(thrown);
         throw thrown;
-      }),
+      });
+    },
     confirm: (...parts) => guard(() => store.confirm(...parts)),
     release: (key, token) => guard(() => store.release(key, token)),
     forget: unused,

@@ -56,15 +56,24 @@ function toBody(given: Request | RawRequest, headers: HeaderFields): LibraryBody
   if (lengths.length > 1 || !lengths.every((text) => DIGITS.test(text))) return malformed('Content-Length is not one number');
   const [length] = lengths.map(Number);
   const { body, bodyUsed } = given as { readonly body: unknown; readonly bodyUsed?: boolean };
-  const isAbsent = body === null || (BODILESS.has(given.method ?? '') && isEmptyBody(body));
-  const source = isStream(body) ? body : isAbsent ? Buffer.alloc(0) : Buffer.from(toBytes(body));
+  const isAbsent = body === null || ((BODILESS.has(given.method ?? '') || length === 0) && isEmptyBody(body));
+  const source = isStream(body) ? body : isAbsent ? Buffer.alloc(0) : toBuffer(body);
   const { locked, readableDidRead, readableEnded } = source as ReadMarks;
   if (bodyUsed === true || locked === true || readableDidRead === true || readableEnded === true)
-    throw new TypeError('the body of the request was read already: verify the request first, and use the body of the result');
+    return new LibraryBody(
+      new TypeError('the body of the request was read already: verify the request first, and use the body of the result'),
+      length,
+    );
   return new LibraryBody(source, Buffer.isBuffer(source) ? Math.max(source.length, length ?? 0) : length);
 }
 
-/** Platforms give requests with these methods no body, and frameworks an empty object. */
+/** A client can choose a Content-Type that the app's framework parses, or skips, so an unusable body is reported when it is read: with a response. */
+function toBuffer(body: unknown): Buffer | TypeError {
+  const bytes = toBytes(body);
+  return bytes instanceof TypeError ? bytes : Buffer.from(bytes);
+}
+
+/** Platforms give requests with these methods, or without content, no body, and frameworks an empty object. */
 const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 function isEmptyBody(body: unknown): boolean {
@@ -110,13 +119,13 @@ function toReader(stream: Stream): Reader {
 }
 
 /** The bytes of text, or of a buffer of any class or realm. A parsed body must not count as an empty one. */
-function toBytes(value: unknown): Uint8Array {
+function toBytes(value: unknown): Uint8Array | TypeError {
   if (typeof value === 'string') return Buffer.from(value);
   try {
     const view = ArrayBuffer.isView(value) ? value : new DataView(value as ArrayBuffer);
     return new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
   } catch {
-    throw new TypeError(
+    return new TypeError(
       `the body of the request is neither bytes nor text nor a stream of them (${typeof value}): was it parsed? Pass the bytes that were received`,
     );
   }
@@ -133,11 +142,11 @@ class LibraryBody implements RequestBody {
   readonly declaredLength: number | undefined;
   readonly network = '';
   readonly isCheapToDrain = true;
-  #source: Buffer | Stream | undefined;
+  #source: Buffer | Stream | TypeError | undefined;
   #read: Promise<Buffer | Refusal> | undefined;
   content: Buffer | Refusal | undefined;
 
-  constructor(source: Buffer | Stream, declaredLength: number | undefined) {
+  constructor(source: Buffer | Stream | TypeError, declaredLength: number | undefined) {
     this.#source = source;
     this.declaredLength = declaredLength;
   }
@@ -177,6 +186,7 @@ class LibraryBody implements RequestBody {
     const source = this.#source;
     this.#source = undefined;
     if (source === undefined) return Buffer.alloc(0);
+    if (source instanceof TypeError) throw source;
     if (Buffer.isBuffer(source)) return source.length > maxBytes ? TOO_LARGE : source;
     const reader = toReader(source);
     // One growing buffer: an array of chunks takes 200 bytes for each of them, and a client may send chunks of one byte.
@@ -187,6 +197,7 @@ class LibraryBody implements RequestBody {
       if (next === undefined) return cutOff('the body was cut off');
       if (next.done) return Buffer.from(bytes);
       const chunk = toBytes(next.value);
+      if (chunk instanceof TypeError) throw chunk;
       const at = bytes.length;
       if (at + chunk.length > maxBytes) {
         await reader.cancel().catch(() => undefined);

@@ -13,22 +13,23 @@ export function fail(text: string): never {
   throw new VerifierError(text);
 }
 
-/** Which values of a setting are right, what they are called, and whether it must be set. */
-type Rule = readonly [isRight: (value: unknown) => boolean, title: string, isNeeded?: true];
+/** Which values of a setting are right, what they are called, and whether it must be set. `isRight` gets the name of the setting, for what is within it. */
+export type Rule = readonly [isRight: (value: unknown, setting: string) => boolean, title: string, isNeeded?: true];
 /** A rule for each setting; all others are unknown. */
 export type Rules<Settings> = Readonly<Record<keyof Settings, Rule>>;
 
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+export const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 const isFunction = (value: unknown): boolean => typeof value === 'function';
 const isMatch = (pattern: RegExp, value: unknown): boolean => typeof value === 'string' && pattern.test(value);
-const isListOf = (pattern: RegExp, value: unknown): boolean =>
+export const isListOf = (pattern: RegExp, value: unknown): boolean =>
   Array.isArray(value) && value.length > 0 && value.every((each) => isMatch(pattern, each));
 
 /** Checked where it is read. */
 export const ANY: Rule = [(value) => value !== null, 'a value'];
-export const COUNT: Rule = [(value) => Number.isSafeInteger(value) && (value as number) > 0, 'an integer above 0'];
+const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
+export const COUNT: Rule = [isCount, 'an integer above 0'];
 export const LABEL: Rule = [(value) => isMatch(/^[\x21-\x7e]{1,128}$/, value), '1 to 128 visible ASCII characters'];
-const TEXT: Rule = [(value) => isMatch(/./, value), 'text'];
+export const TEXT: Rule = [(value) => isMatch(/./, value), 'text'];
 const FUNCTION: Rule = [isFunction, 'a function'];
 
 export function oneOf(...values: string[]): Rule {
@@ -51,7 +52,7 @@ export const VERIFIER: Rules<VerifierOptions> = {
   tolerance: ANY,
   dedup: [isObject, 'a store, or an object with one'],
   handshake: [(value) => value === 'off' || isObject(value), 'off or an object'],
-  maxBody: [(value) => COUNT[0](value) && (value as number) <= MAX_BODY, 'an integer above 0 and at most 1 GiB'],
+  maxBody: [(value) => isCount(value) && (value as number) <= MAX_BODY, 'an integer above 0 and at most 1 GiB'],
   contentTypes: [(value) => isListOf(MEDIA_TYPE, value), 'a list of media types in lower case, such as application/json'],
   allowQuery: [(value) => typeof value === 'boolean', 'true or false'],
   publicUrl: [
@@ -87,10 +88,13 @@ export function checkSettings<Settings>(given: Settings, rules: Rules<Settings>,
   for (const name of new Set([...Object.keys(rules), ...Object.keys(given)])) {
     const title = path === '' ? name : `${path}.${name}`;
     if (!Object.hasOwn(rules, name)) fail(`${title}: unknown; the settings are ${Object.keys(rules).join(', ')}`);
-    const [isRight, wanted, isNeeded] = rules[name as keyof Settings];
-    const value: unknown = given[name as keyof Settings];
-    if ((value !== undefined || isNeeded) && !isRight(value)) fail(`${title}: ${show(value)} is not ${wanted}`);
+    check(given[name as keyof Settings], rules[name as keyof Settings], title);
   }
+}
+
+/** Throws if the value breaks the rule. */
+export function check(value: unknown, [isRight, wanted, isNeeded]: Rule, setting: string): void {
+  if ((value !== undefined || isNeeded) && !isRight(value, setting)) fail(`${setting}: ${show(value)} is not ${wanted}`);
 }
 
 /** No text and no object, which may be or contain a secret. */

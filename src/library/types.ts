@@ -9,29 +9,29 @@ export interface SecretOptions {
   /** As the sender shows it: `whsec_…`, hex, a public key in PEM, and so on. */
   readonly secret: string;
   /** Reported as `keyName` for deliveries that it verifies. Default: `secret-1`, `secret-2` and so on. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** How the text becomes bytes. Default: as the scheme says. */
-  readonly encoding?: SecretEncoding;
+  readonly encoding?: SecretEncoding | undefined;
   /** It verifies nothing from then on: for the old secret of a rotation. Milliseconds since 1970. */
-  readonly notAfter?: number;
+  readonly notAfter?: number | undefined;
 }
 
 /** Settings for a sender that verifies a URL before it sends deliveries. */
 export interface HandshakeSettings {
   /** Default: the handshake of the scheme. */
-  readonly type?: HandshakeName;
+  readonly type?: HandshakeName | undefined;
   /** The token by which the sender's request is recognized, for senders that have one (`meta`, `strava`), or in the URL. */
-  readonly verifyToken?: string;
+  readonly verifyToken?: string | undefined;
   /** The query parameter with the token, for senders that have none. */
-  readonly parameter?: string;
+  readonly parameter?: string | undefined;
   /** For `cloudevents`: the accepted origins. */
-  readonly allowedOrigins?: readonly string[];
+  readonly allowedOrigins?: readonly string[] | undefined;
   /** For `cloudevents`: requests per minute. */
-  readonly allowedRate?: number;
+  readonly allowedRate?: number | undefined;
   /** For `braintree`: the public key beside the private one. */
-  readonly publicKey?: string;
+  readonly publicKey?: string | undefined;
   /** Called with a secret that a sender chose and sent (Asana, Notion). Anyone may have sent it, so it verifies nothing by itself. */
-  readonly onOfferedToken?: (token: string) => void;
+  readonly onOfferedToken?: ((token: string) => void) | undefined;
 }
 
 /** The result of a claim: `remainingMs` of the lease or the retention, `fingerprint` as it was claimed or confirmed with. */
@@ -48,7 +48,10 @@ export interface StoreClaim {
   readonly leaseMs: number;
 }
 
-/** Remembers events. Each method must be atomic. A rejection makes `verify` resolve with `store_unavailable` (503), so that the sender retries. */
+/**
+ * Remembers events. Each method must be atomic. A rejection, or no reply within 5 s, makes `verify` resolve with `store_unavailable` (503), so that the
+ * sender retries.
+ */
 export interface EventStore {
   /** Claims the key for `leaseMs`, unless it is claimed or handled. An expired claim counts as absent. */
   claim(claim: StoreClaim): Promise<StoreClaimResult>;
@@ -65,20 +68,20 @@ export interface EventStore {
 export interface DedupSettings {
   readonly store: EventStore;
   /** How long a handled event is remembered: at least the tolerance in both directions and 5 minutes. Default: 3d. */
-  readonly retention?: Duration;
+  readonly retention?: Duration | undefined;
   /** How long a claim lasts that is neither confirmed nor released. It must be longer than the handler takes. Default: 60s. */
-  readonly lease?: Duration;
+  readonly lease?: Duration | undefined;
   /** For a delivery whose event is being handled: wait for the outcome, or respond with 503 at once. Default: wait. */
-  readonly inProgress?: 'wait' | 'reject';
+  readonly inProgress?: 'wait' | 'reject' | undefined;
   /** Default: 4s. */
-  readonly maxWait?: Duration;
+  readonly maxWait?: Duration | undefined;
   /** For an ID that the signature does not cover: `trust` handles a captured delivery again under each invented ID. Default: check. */
-  readonly unsignedId?: 'check' | 'trust';
+  readonly unsignedId?: 'check' | 'trust' | undefined;
   /**
    * Separates the events of several verifiers in one store. Default: the name of the scheme and a digest of the last secret, so that events are
    * forgotten when that changes.
    */
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
 }
 
 /** The settings of a verifier. */
@@ -88,35 +91,35 @@ export interface VerifierOptions {
   /** The secrets or public keys, tried in order. During a rotation, list the new and the old one. */
   readonly secrets: readonly (string | SecretOptions)[];
   /** Maximum difference between the timestamp and the current time. Default: as the scheme says, usually 5m. */
-  readonly tolerance?: Duration | { readonly past: Duration; readonly future: Duration };
+  readonly tolerance?: Duration | { readonly past: Duration; readonly future: Duration } | undefined;
   /** Forwards each event once. Default: duplicates are not detected. */
-  readonly dedup?: EventStore | DedupSettings;
+  readonly dedup?: EventStore | DedupSettings | undefined;
   /** Default: the handshake of the scheme. */
-  readonly handshake?: 'off' | HandshakeSettings;
+  readonly handshake?: 'off' | HandshakeSettings | undefined;
   /** Maximum size of a body in bytes. Default: 1 MiB. */
-  readonly maxBody?: number;
+  readonly maxBody?: number | undefined;
   /** Accepted media types. Default: those of the scheme. */
-  readonly contentTypes?: readonly string[];
+  readonly contentTypes?: readonly string[] | undefined;
   /** Accepts query strings that the signature does not cover. Default: false. */
-  readonly allowQuery?: boolean;
+  readonly allowQuery?: boolean | undefined;
   /** Scheme and host of the URL that the sender calls, for schemes that sign the URL: `https://hooks.example.com`. */
-  readonly publicUrl?: string;
+  readonly publicUrl?: string | undefined;
   /** `user:password` of that URL, for senders that sign them. */
-  readonly urlCredentials?: string;
+  readonly urlCredentials?: string | undefined;
   /** The ID under which the sender knows the receiver, for schemes that sign it (`paypal`). */
-  readonly receiverId?: string;
+  readonly receiverId?: string | undefined;
   /** Called when the store fails or is full: for a claim, whose event gets 503, and for a settlement after the response of `handle` is known. Default: nothing. */
-  readonly onStoreError?: (error: unknown) => void;
+  readonly onStoreError?: ((error: unknown) => void) | undefined;
   /** The current time in milliseconds since 1970. Default: that of the platform. */
-  readonly now?: () => number;
+  readonly now?: (() => number) | undefined;
 }
 
 /** A request that is not a Request. */
 export interface RawRequest {
   /** Default: POST. */
-  readonly method?: string;
+  readonly method?: string | undefined;
   /** Absolute, or from the path on. Default: `/`. */
-  readonly url?: string;
+  readonly url?: string | undefined;
   /** An array of pairs keeps repeated headers, which an object and Headers join. */
   readonly headers:
     | Headers
@@ -134,7 +137,7 @@ export interface VerifiedDelivery {
   /** The type of the event, if unsigned headers name it; normalized. */
   readonly kind: string | undefined;
   /** The bytes that were signed. */
-  readonly body: Uint8Array;
+  readonly body: Uint8Array<ArrayBuffer>;
   /** The signed time, in milliseconds since 1970. */
   readonly timestamp: number | undefined;
   /** The name of the secret that verified the delivery. */
@@ -173,7 +176,7 @@ export type Handled = Response | undefined | void;
 export interface Verifier {
   /** Checks the settings now, which otherwise happens with the first request. Resolves with warnings; rejects with VerifierError. */
   ready(): Promise<readonly string[]>;
-  /** Verifies a request. Rejects for wrong settings, and for a body that was read or parsed before; all that an untrusted client can cause is a result. */
+  /** Verifies a request. Rejects for wrong settings only. A body that was read or parsed before has a result with the status 500. */
   verify(request: Request | RawRequest): Promise<VerifyResult>;
   /**
    * Verifies a request, runs `handler` for a valid delivery, and settles its claim. The handler returns the response, or nothing for a 204.

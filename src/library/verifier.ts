@@ -1,9 +1,11 @@
 /** The library `@sidegate/sidegate/verify`: the gates of a webhook route, for apps that cannot run a sidecar. */
 import type { Admitted } from '../core/admitted.ts';
 import { systemClock } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
 import type { Claim } from '../core/event.ts';
 import { parseJsonText } from '../core/json-scan.ts';
 import { REFUSALS, Refusal, refuse } from '../core/refusal.ts';
+import { isPromise } from '../core/safe-events.ts';
 import { type Secret, toSecret } from '../core/secret.ts';
 import { createContentGate } from '../gateway/pipeline/gates/content.ts';
 import type { EventGate, HeadGate, RouteGates, VerifiedEventGate } from '../gateway/pipeline/gates/gate.ts';
@@ -13,9 +15,18 @@ import { GuardedRequest, type GuardedRoute } from '../gateway/pipeline/guarded-r
 import { settleByStatus } from '../gateway/upstream/outcome.ts';
 import { createMemorySeenIds } from '../state/memory.ts';
 import { type Handshake, MAX_OPEN_BODY_BYTES } from '../verify/handshakes/handshake.ts';
+import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
-import { coversQuery, coversQueryOf, mayBeEmpty, readsQuery, signsUrl, toSenderMethods } from '../verify/schemes/coverage.ts';
-import { type SchemeDescription, type Tolerance, withReceiverId } from '../verify/schemes/description.ts';
+import {
+  coversBody,
+  coversQuery,
+  coversQueryOf,
+  mayBeEmpty,
+  readsQuery,
+  signsUrl,
+  toSenderMethods,
+} from '../verify/schemes/coverage.ts';
+import { isToken, type SchemeDescription, type Tolerance, withReceiverId } from '../verify/schemes/description.ts';
 import { KeyRing } from '../verify/schemes/keys.ts';
 import { findAmbiguity, toPieceTitle } from '../verify/schemes/layout.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
@@ -44,7 +55,7 @@ export { VerifierError };
  * or two if its sender does not sign the ID. Events of one secret get at most three times the entries that are free. While it is full, new events get 503,
  * and `onStoreError` gets the error. Throws VerifierError.
  */
-export function memoryStore(settings: { readonly maxIds?: number } = {}): EventStore {
+export function memoryStore(settings: { readonly maxIds?: number | undefined } = {}): EventStore {
   checkSettings(settings, { maxIds: COUNT }, 'memoryStore');
   const { maxIds = DEFAULT_MAX_IDS } = settings;
   // Without a timer, which workers do not allow before the first request: new events remove the expired ones.
@@ -162,7 +173,7 @@ function toVerified({ claims }: PreparedRoute, { claimed }: Admitted): Settleabl
     ok: true as const,
     eventId: id,
     kind,
-    body,
+    body: body as Uint8Array<ArrayBuffer>,
     timestamp,
     keyName,
     text: () => body.toString('utf8'),
@@ -179,7 +190,7 @@ function toRejected(prepared: PreparedRoute, refusal: Refusal, method: string | 
   const { code, reason, detail, reply, allow } = refusal;
   const entry = REFUSALS[code];
   const status = reply?.status ?? prepared.statuses?.get(code) ?? entry.status;
-  const text = status < 300 ? prepared.acknowledgement : undefined;
+  const text = status < 300 || prepared.acknowledgement === '' ? prepared.acknowledgement : undefined;
   const problem = JSON.stringify({ type: `urn:sidegate:refusal:${code}`, title: entry.title, status, code });
   const contentType = reply?.contentType ?? (text === undefined ? 'application/problem+json' : 'text/plain');
   const headers = new Headers({ 'Cache-Control': 'no-store' });
@@ -194,6 +205,8 @@ function toRejected(prepared: PreparedRoute, refusal: Refusal, method: string | 
 }
 
 async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
+  if (Promise.withResolvers === undefined)
+    fail('Promise.withResolvers is missing: use Node 22.15 or newer, or another platform that has it');
   checkSettings(options, VERIFIER);
   if (typeof options.handshake === 'object') checkSettings(options.handshake, HANDSHAKE, 'handshake');
   const now = (): number => readNow(options.now ?? systemClock.now);
@@ -216,6 +229,9 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   const { scheme, ring } = await compute(() => {
     const compiled = compileScheme(description);
     return { scheme: compiled, ring: createRing(compiled, named, options, warn) };
+  }).catch((thrown: unknown) => {
+    // Such as a path of a custom scheme that is not one of JSON.
+    throw thrown instanceof VerifierError ? thrown : new VerifierError(`scheme: ${toErrorText(thrown)}`, { cause: thrown });
   });
   const handshake = await prepareHandshake(scheme, options, warn);
   const { dedup } = options;
@@ -244,7 +260,10 @@ interface FoundScheme extends Pick<PreparedRoute, 'statuses' | 'acknowledgement'
 }
 
 async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundScheme> {
-  if (typeof scheme !== 'string') return { preset: scheme, statuses: undefined, acknowledgement: undefined };
+  if (typeof scheme !== 'string') {
+    (await import('./custom-scheme.ts')).checkCustomScheme(scheme);
+    return { preset: scheme, statuses: undefined, acknowledgement: undefined };
+  }
   const [{ findPreset }, { toStatuses, toAcknowledgement }] = await Promise.all([
     import('../verify/presets/catalogue.ts'),
     import('../verify/presets/senders.ts'),
@@ -265,8 +284,14 @@ function checkDescription(description: SchemeDescription, { scheme, publicUrl }:
   if (signed.includes('receiverId')) fail(`receiverId: ${name} signs it, so it must be set`);
   if (signsUrl(description) && publicUrl === undefined)
     fail(`publicUrl: ${name} signs the URL, so the library must know its scheme and host, such as https://hooks.example.com`);
+  if (typeof scheme === 'string') return;
+  const { forms } = signature;
+  if (forms.length === 0 || !forms.every(({ algorithm }) => Object.hasOwn(ALGORITHMS, algorithm)))
+    fail(`scheme.signature.forms: the list must have algorithms, which are ${Object.keys(ALGORITHMS).join(', ')}`);
+  if (!isToken(signature) && !coversBody(description) && description.unsignedBody === undefined && !signed.includes('crc32'))
+    fail('scheme.signed: the body is not signed, so anyone could change it; sign it, or accept that by unsignedBody: true');
   // Of the presets, the one that has one is handled as its sender signs (`form`).
-  const ambiguity = typeof scheme === 'string' ? undefined : findAmbiguity(description);
+  const ambiguity = findAmbiguity(description);
   if (ambiguity === undefined) return;
   const [before, after] = [toPieceTitle(ambiguity.before), toPieceTitle(ambiguity.after)];
   fail(`scheme: bytes could move between ${before} and ${after} under one signature; set a separator`);
@@ -423,7 +448,7 @@ function computeEvents(event: EventGate, signed: VerifiedEventGate | undefined):
         return (body, sender) =>
           compute(() => {
             const verified = verify(body, sender);
-            if (signed === undefined || verified instanceof Refusal || verified instanceof Promise) return verified;
+            if (signed === undefined || verified instanceof Refusal || isPromise(verified)) return verified;
             const reply = signed.check(verified, head);
             if (reply !== undefined) replies.set(verified, reply);
             return verified;

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createContext, runInContext } from 'node:vm';
 import { build } from 'esbuild';
 import { bundleLibrary, LIBRARY } from '../../scripts/bundle.ts';
+import type { CancelTimer, Clock } from '../../src/core/clock.ts';
 import type * as Library from '../../src/library/verifier.ts';
 
 /** What a worker has, besides ECMAScript. */
@@ -28,8 +29,8 @@ const WEB = {
 /** A module with the exports of the library. */
 export type LibraryModule = Pick<typeof Library, 'createVerifier' | 'memoryStore' | 'VerifierError'>;
 
-/** Builds the library into a folder, then bundles it as an app does, and runs that. */
-export async function loadInWorker(): Promise<LibraryModule> {
+/** Builds the library into a folder, then bundles it as an app does, and runs that. `clock`: what the worker has in place of the time. */
+export async function loadInWorker(clock?: Clock): Promise<LibraryModule> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-library-'));
   try {
     await bundleLibrary(folder);
@@ -42,14 +43,23 @@ export async function loadInWorker(): Promise<LibraryModule> {
       platform: 'neutral',
       outfile: join(folder, 'app.js'),
     });
-    return run(outputFiles[0]?.text ?? '');
+    return run(outputFiles[0]?.text ?? '', clock === undefined ? {} : toTime(clock));
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-function run(code: string): LibraryModule {
-  const context = createContext({ ...WEB });
+/** The timers of a worker, and its clock. */
+function toTime(clock: Clock): object {
+  return {
+    performance: { now: () => clock.monotonic() },
+    setTimeout: (action: (given: unknown) => void, delay: number, given: unknown) => clock.after(delay, () => action(given)),
+    clearTimeout: (cancel: CancelTimer) => cancel(),
+  };
+}
+
+function run(code: string, time: object): LibraryModule {
+  const context = createContext({ ...WEB, ...time });
   runInContext(code, context);
   return runInContext('library', context) as LibraryModule;
 }

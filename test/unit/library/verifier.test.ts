@@ -9,12 +9,13 @@ import { sign as signGitHub } from '@octokit/webhooks-methods';
 import { Webhook } from 'standardwebhooks';
 import Stripe from 'stripe';
 import { Webhook as SvixWebhook } from 'svix';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { EventStore, RawRequest, VerifierOptions } from '../../../src/library/types.ts';
 import * as source from '../../../src/library/verifier.ts';
 import { HANDSHAKES } from '../../../src/verify/handshakes/catalogue.ts';
 import { findPreset, PRESETS } from '../../../src/verify/presets/catalogue.ts';
 import type { HandshakeName, SchemeDescription } from '../../../src/verify/schemes/description.ts';
+import { measureHeap } from '../../support/heap.ts';
 import { type LibraryModule, loadInWorker } from '../../support/library.ts';
 import { readHandshakes } from '../../support/oracles/vectors.ts';
 
@@ -220,11 +221,12 @@ describe.each([
     const { url = '', ...init } = sign();
     const request = new Request(url, init as RequestInit);
     await request.text();
-    await expect(create().verify(request)).rejects.toThrow('the body of the request was read already');
+    const wasRead = { ok: false, status: 500, detail: expect.stringContaining('the body of the request was read already') };
+    expect(await create().verify(request)).toMatchObject(wasRead);
     for (const [text, read] of [[BODY, 1] as const, ['', 0] as const]) {
       const body = Readable.from(text === '' ? [] : [Buffer.from(text)]);
       expect(await body.toArray()).toHaveLength(read);
-      await expect(create().verify({ ...sign(), body })).rejects.toThrow('the body of the request was read already');
+      expect(await create().verify({ ...sign(), body })).toMatchObject(wasRead);
     }
   });
 
@@ -273,11 +275,24 @@ describe.each([
       ['true', true],
       ['a Blob', new Blob([BODY])],
       ['a form', new URLSearchParams({ a: '1' })],
-    ])('reports %s, which is not the bytes that were received', async (_, body) => {
-      for (const headers of [{}, { 'Content-Length': '7' }])
-        await expect(open().verify(toRequest(body, headers))).rejects.toThrow(
-          /^the body of the request is neither bytes nor text nor a stream of them\b.*\bPass /,
-        );
+    ])(
+      'rejects %s, which is not the bytes that were received, and does not throw: clients choose what a framework parses',
+      async (_, body) => {
+        for (const headers of [{}, { 'Content-Length': '7' }] as Record<string, string>[])
+          expect(await open().verify(toRequest(body, headers))).toMatchObject({
+            ok: false,
+            status: 500,
+            detail: expect.stringMatching(/the body of the request is neither bytes nor text nor a stream of them\b.*\bPass /),
+          });
+      },
+    );
+
+    test.each([
+      ['nothing', undefined],
+      ['an empty object', {}],
+    ])('reads %s, as frameworks give it, as no content if the client sent none', async (_, body) => {
+      const result = await open().verify(toRequest(body, { 'Content-Length': '0' }));
+      expect(result.ok && result.text()).toBe('');
     });
 
     test('accepts no stream of parsed objects', async () => {
@@ -373,6 +388,37 @@ describe.each([
     });
   });
 
+  describe('while another class of promises is the global one, as with zone.js,', () => {
+    const global = globalThis.Promise;
+    beforeEach(() => {
+      globalThis.Promise = class<T> extends global<T> {};
+    });
+    afterEach(() => {
+      globalThis.Promise = global;
+    });
+
+    test.each([true, false])('accepts a valid delivery and rejects a forged one (with a store: %o)', async (hasStore) => {
+      const over = hasStore ? { dedup: library().memoryStore() } : {};
+      expect(await judge(sign({ secret: OLD_SECRET }), over)).toBe('401 bad_signature');
+      const result = await create(over).verify(sign());
+      expect(result).toMatchObject({ ok: true, keyName: 'secret-1', eventId: 'msg_1' });
+      const headers = { 'Content-Type': 'application/json', 'X-Telegram-Bot-Api-Secret-Token': 'wrong' };
+      const telegram = { scheme: 'telegram', secrets: ['it is a secret of Telegram'] };
+      expect(await judge({ headers, body: '{"update_id":1}' }, telegram)).toBe('401 bad_signature');
+    });
+  });
+
+  test('says by `ready` that the platform is too old', async () => {
+    const { withResolvers } = Promise;
+    try {
+      Reflect.deleteProperty(Promise, 'withResolvers');
+      const ready = source.createVerifier({ scheme: 'stripe', secrets: [SECRET] }).ready();
+      await expect(ready).rejects.toThrow(/^Promise\.withResolvers is missing: /);
+    } finally {
+      Promise.withResolvers = withResolvers;
+    }
+  });
+
   describe('with a store', () => {
     const open = (over: Partial<VerifierOptions> = {}) => create({ dedup: library().memoryStore(), ...over });
 
@@ -464,6 +510,19 @@ describe.each([
       expect(replay).toMatchObject({ ok: false, reason: 'replayed_under_new_id' });
     });
 
+    test('responds to Xero without content', async () => {
+      const verifier = await create({ scheme: 'xero', secrets: [SECRET] });
+      const headers = { 'X-Xero-Signature': 'AAAA', 'Content-Type': 'application/json' };
+      const result = await verifier.verify({
+        method: 'POST',
+        url: 'https://hooks.example.com/in',
+        headers,
+        body: '{"events":[]}',
+      });
+      if (result.ok) throw new Error('it was accepted');
+      expect([result.status, await result.response.text()]).toEqual([401, '']);
+    });
+
     test('says that a duplicate has other content than the event that was handled under its signed ID', async () => {
       const verifier = open();
       expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
@@ -529,6 +588,21 @@ describe.each([
       const verifier = open({ dedup: half, onStoreError });
       expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
       expect(errors.map(String)).toEqual([expect.stringMatching(/connection refused$/)]);
+    });
+
+    test('keeps nothing of the deliveries that it rejects while the store is down', async () => {
+      const errors: WeakRef<Error>[] = [];
+      const fail = async (): Promise<never> => {
+        const down = new Error('down');
+        errors.push(new WeakRef(down));
+        throw down;
+      };
+      const verifier = open({ dedup: { store: { claim: fail, confirm: fail, release: fail } } });
+      for (let sent = 0; sent < 200; sent++) expect((await verifier.verify(sign())).ok).toBe(false);
+      await new Promise((resolve) => setImmediate(resolve));
+      measureHeap();
+      expect(errors.length).toBe(400);
+      expect(errors.filter((each) => each.deref() !== undefined).length).toBeLessThan(20);
     });
 
     test('reports that the store is full, whose new events get 503', async () => {
@@ -636,6 +710,75 @@ describe.each([
       expect(text).not.toContain(SECRET.slice('whsec_'.length));
     });
 
+    const CUSTOM: SchemeDescription = {
+      name: 'custom',
+      signature: { header: 'X-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+      signed: ['body'],
+      separator: '',
+      id: { json: '$.id' },
+      secret: { encoding: 'utf8' },
+      tolerance: { past: 300_000, future: 300_000 },
+      contentTypes: ['application/json'],
+    };
+
+    test.each([
+      [{ name: undefined }, /^VerifierError: scheme\.name: undefined is not text$/],
+      [{ sepparator: '.' }, /scheme\.sepparator: unknown; the settings are name, from, signature, /],
+      [{ separator: undefined }, /scheme\.separator: undefined is not text/],
+      [{ signed: undefined }, /scheme\.signed: undefined is not a list/],
+      [{ signed: 'body' }, /scheme\.signed: the string is not a list/],
+      [
+        { signed: ['boddy'] },
+        /scheme\.signed\[0\]: the string is not id, timestamp, body, .*, or an object such as \{ header: 'X-Name' \}/,
+      ],
+      [{ signed: ['body', { headers: 'X-Id' }] }, /scheme\.signed\[1\]: the object is not id, timestamp, body, /],
+      [{ signed: ['timestamp', 'body'] }, /scheme\.timestamp: signed lists it, so its place must be set/],
+      [{ id: undefined, signed: ['id', 'body'] }, /scheme\.id: signed lists it/],
+      [{ signed: [{ header: 'X-Id' }] }, /scheme\.signed: the body is not signed, so anyone could change it/],
+      [{ signature: { header: 'X-S', encoding: 'base32', forms: [] } }, /scheme\.signature\.encoding: the string is not hex or /],
+      [{ signature: { header: 'X-S', encoding: 'hex' } }, /scheme\.signature\.forms: undefined is not a list/],
+      [{ signature: { header: 'X-S', encoding: 'hex', forms: [] } }, /scheme\.signature\.forms: the list must have algorithms/],
+      [
+        { signature: { header: 'X-S', encoding: 'hex', forms: [{ prefix: '', algorithm: 'md5' }] } },
+        /scheme\.signature\.forms: the list must have algorithms, which are hmac-sha1, /,
+      ],
+      [
+        { signature: { header: 'X-S', encoding: 'hex', forms: [{ algorithm: 'token' }] } },
+        /forms\[0\]\.prefix: undefined is not/,
+      ],
+      [{ signature: { ...CUSTOM.signature, list: '.' } }, /scheme\.signature\.list: the string is not , or ; or/],
+      [
+        { signature: { ...CUSTOM.signature, parts: { separator: '.', count: 2 } } },
+        /signature\.parts\.signature: undefined is not a pos/,
+      ],
+      [{ timestamp: { header: 'X-Time' } }, /scheme\.timestamp\.from: undefined is not an object such as/],
+      [
+        { timestamp: { from: { header: 'X-Time' }, unit: 'min' } },
+        /scheme\.timestamp\.unit: the string is not s or ms or rfc3339/,
+      ],
+      [{ id: 'X-Id' }, /scheme\.id: the string is not an object such as \{ header: 'X-Name' \}, with header, query, /],
+      [{ id: { json: 'id' } }, /^VerifierError: scheme: .*id/],
+      [{ secret: undefined }, /scheme\.secret: undefined is not an object/],
+      [{ secret: {} }, /scheme\.secret\.encoding: undefined is not utf8 or base64 or hex/],
+      [{ tolerance: '5m' }, /scheme\.tolerance: the string is not an object/],
+      [{ tolerance: undefined }, /scheme\.tolerance: undefined is not an object/],
+      [{ contentTypes: undefined }, /scheme\.contentTypes: undefined is not a list of media types/],
+      [{ contentTypes: ['Application/JSON'] }, /scheme\.contentTypes: the object is not a list of media types in lower case/],
+      [{ unsignedBody: false }, /scheme\.unsignedBody: false is not true/],
+    ])('include those of a custom scheme: %o', async (over, expected) => {
+      const scheme = { ...CUSTOM, ...over } as SchemeDescription;
+      expect(await problem({ scheme, secrets: ['it is a secret of the sender'] })).toMatch(expected);
+    });
+
+    test('do not exist for the descriptions of the presets', async () => {
+      const failed: string[] = [];
+      for (const scheme of PRESETS) {
+        const text = await problem({ scheme, secrets: ['x'], publicUrl: 'https://hooks.example.com' });
+        if (!/secrets\[0\]|: none$|bytes could move between/.test(text)) failed.push(scheme.name);
+      }
+      expect(failed.toSorted()).toEqual(UNSUPPORTED);
+    });
+
     test('include a custom scheme in which bytes can move', async () => {
       const base = findPreset('stripe') as SchemeDescription;
       const scheme = {
@@ -684,7 +827,7 @@ describe.each([
     test('include the tolerance of a custom scheme', async () => {
       const base = findPreset('stripe') as SchemeDescription;
       const scheme = { ...base, tolerance: { past: Number.NaN, future: 0 } };
-      expect(await problem({ scheme })).toMatch(/^VerifierError: tolerance: NaN is not a number of milliseconds$/);
+      expect(await problem({ scheme })).toMatch(/^VerifierError: scheme\.tolerance\.past: NaN is not a number of milliseconds$/);
     });
 
     test('include a clock that stops to tell the time', async () => {
