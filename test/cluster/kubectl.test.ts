@@ -132,7 +132,6 @@ test('uses a kubeconfig of KUBECONFIG and of the home directory, also in a pod',
 });
 
 test.each([
-  ['a file that does not exist', () => ['--kubeconfig', '/absent']],
   ['no kubeconfig', () => []],
   ['another context', () => ['--kubeconfig', writeKubeconfig(api.url.href), '--context', 'other']],
   [
@@ -146,6 +145,16 @@ test.each([
   const { end, stdout, stderr } = await doctor(...toArguments());
   expect([end, stdout]).toEqual([2, '']);
   expect(stderr).toMatch(/^error: .+\nsidegate: kubectl ended with the exit code 1; see its message above\n$/);
+  await expectNothingLeft();
+});
+
+test.each([
+  ['the kubeconfig /absent does not exist', '/elsewhere', ['--kubeconfig', '/absent']],
+  ['the kubeconfig /absent does not exist', '/absent', []],
+  ['none of the files in KUBECONFIG exists: /absent, /elsewhere', '/absent:/elsewhere', []],
+])('says %s', async (text, files, kubeconfig) => {
+  env['KUBECONFIG'] = files;
+  expect(await doctor(...kubeconfig)).toEqual({ end: 2, stdout: '', stderr: `sidegate: ${text}\n` });
   await expectNothingLeft();
 });
 
@@ -240,7 +249,7 @@ test('passes on every method, path and header that the commands use', async () =
   expect(names).toEqual({ namespace: 'shop', name: 'test' });
   const metrics = toKubePath('/api/v1', 'namespaces', 'shop', 'pods', 'web-1:8481', 'proxy', 'metrics');
   const execution = toKubePath('/api/v1', 'namespaces', 'pods', 'configmaps', 'execution');
-  expect(await client.text(metrics)).toContain('items');
+  expect(await client.readPod('shop', 'web-1:8481', 'metrics')).toContain('items');
   await client.request('POST', toKubePath('/apis/events.k8s.io/v1', 'namespaces', 'shop', 'events'), { body: { a: 1 } });
   await client.request('PATCH', execution, { body: { a: 'ü' }, contentType: CONTENT.apply, query: { fieldManager: 'sidegate' } });
   await client.list(toKubePath('/api/v1', 'secrets'), { labelSelector: 'a=b,c' }, { accept: METADATA_ONLY_OBJECT });

@@ -1,29 +1,18 @@
 /** Handles reviews, and reports each one: log, metric, Event. */
 
 import { isUtf8 } from 'node:buffer';
-import { parseArgs } from 'node:util';
 import { getHeapStatistics } from 'node:v8';
 import type { Overrides } from '../../config/load/load.ts';
 import type { Clock } from '../../core/clock.ts';
 import { countMembers, type JsonBounds, parseJsonText } from '../../core/json-scan.ts';
 import type { SidecarDefaults } from '../injector/injector-config.ts';
-import { CONTAINER } from '../injector/names.ts';
 import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
-import { isRaw, listAt, objectAt, textAt } from '../injector/raw.ts';
+import { objectAt, textAt } from '../injector/raw.ts';
 import { type ReviewedRequest, respondToReview } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
+import { findArgs, toSidecarOverrides } from '../injector/sidecar-config.ts';
 import type { InjectorMetrics, RejectionLabel } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
-
-/** A placeholder for the pod's addresses, which are not known yet; any address except loopback works here (RFC 5737). */
-const POD_ADDRESSES = '192.0.2.1';
-const OPTIONS = {
-  config: { type: 'string' },
-  listen: { type: 'string' },
-  admin: { type: 'string' },
-  upstream: { type: 'string' },
-  'app-probe': { type: 'string', multiple: true },
-} as const;
 
 /** The largest pod that etcd stores (1.5 MiB) has up to 390,000 values, if each has four bytes of text; one with 100 containers has about 10,000. */
 const MAX_VALUES = 393_216;
@@ -162,7 +151,7 @@ function review(content: Buffer, toContext: (namespace: string) => InjectContext
     request,
     configMap: toSetting(parsed, 'config'),
     queueVolume: toSetting(parsed, 'queueVolume'),
-    overrides: toSidecarOverrides(injection),
+    overrides: toSidecarOverrides(findArgs(injection)) ?? {},
   };
   return { response, injection: reported, request, advised };
 }
@@ -222,24 +211,6 @@ export function parseBounded(content: Buffer): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** The overrides of the container in the patch; empty without such a container, or if it has other flags. */
-function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'injected' }>): Overrides {
-  const added = patch.flatMap((operation) => ('value' in operation ? [operation.value].flat() : []));
-  const container = added.find((value) => isRaw(value) && textAt(value, 'name') === CONTAINER);
-  const [, ...args] = isRaw(container) ? listAt(container, 'args').map((arg) => expand(String(arg))) : [];
-  try {
-    const { listen, admin, upstream, 'app-probe': appProbes } = parseArgs({ args, options: OPTIONS, strict: true }).values;
-    return { listen, admin, upstream, appProbes };
-  } catch {
-    return {};
-  }
-}
-
-/** Expands like Kubernetes: `$$` is a dollar sign, `$(NAME)` the variable. */
-function expand(arg: string): string {
-  return arg.replace(/\$\$|\$\([^$)]*\)/g, (found) => (found === '$$' ? '$' : POD_ADDRESSES));
 }
 
 // Adds warnings to a response, within the limits of the API server.

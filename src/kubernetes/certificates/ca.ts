@@ -55,6 +55,11 @@ export function toIssuedAt({ validFrom }: X509Certificate): EpochMilliseconds {
   return Date.parse(validFrom) + BACKDATED_MS;
 }
 
+/** Not so if its end has passed, or if the clock was ahead when it was issued. */
+export function isValidAt(certificate: X509Certificate, now: EpochMilliseconds): boolean {
+  return Date.parse(certificate.validFrom) <= now && now < toEnd(certificate);
+}
+
 /** When the certificate expires. */
 export function toEnd({ validTo }: X509Certificate): EpochMilliseconds {
   return Date.parse(validTo);

@@ -7,7 +7,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
-import { type CaSet, createCa, readSecretData, toEnd, toIssuedAt, toSecretData, toTrusted } from './ca.ts';
+import { type CaSet, createCa, isValidAt, readSecretData, toEnd, toIssuedAt, toSecretData, toTrusted } from './ca.ts';
 import { ClusterObjectError, ClusterSecret, isSameTrust, type SecretObject, WebhookBundle } from './cluster-objects.ts';
 import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from './server-pair.ts';
 
@@ -211,7 +211,7 @@ class CertificateRotation {
   }
 
   #isRenewalDue(issued: IssuedPair | undefined, current: X509Certificate, now: EpochMilliseconds): boolean {
-    if (issued === undefined || toEnd(issued.certificate) <= now) return true;
+    if (issued === undefined || !isValidAt(issued.certificate, now)) return true;
     const { certificate, issuer } = issued;
     if (issuer.raw.equals(current.raw))
       return now >= toRenewal(certificate) || toNames(this.#config).some((name) => certificate.checkHost(name) === undefined);
@@ -301,19 +301,25 @@ export function planRotation(
     return { step: 'created', caSet: { current: createCa(now, times.caLifetime), ...withPrevious(previous) } };
   }
   const { current, next, previous } = caSet;
-  const end = toEnd(current.certificate);
-  if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toIssuedAt(next.certificate) + times.overlap, end))
+  const isCurrentValid = isValidAt(current.certificate, now);
+  const isNextValid = next !== undefined && isValidAt(next.certificate, now);
+  if (isNextValid && (!isCurrentValid || now >= toIssuedAt(next.certificate) + times.overlap))
     return { step: 'switched', caSet: { current: next, previous: { certificate: current.certificate, since: now } } };
-  // An expired CA is not trusted by any client, so it can be replaced without an overlap.
-  if (end <= now) return { step: 'replaced', caSet: { current: createCa(now, times.caLifetime) } };
+  if (!isCurrentValid) return replace(caSet, now, times);
   if (previous !== undefined && now >= previous.since + times.serverLifetime + Math.min(times.overlap, MAX_MARGIN_MS))
     return { step: 'retired', caSet: { current, ...(next === undefined ? undefined : { next }) } };
-  if ((next === undefined || toEnd(next.certificate) <= now) && now >= toRenewal(current.certificate))
+  if (!isNextValid && now >= toRenewal(current.certificate))
     return {
       step: 'announced',
       caSet: { current, next: createCa(now, times.caLifetime), ...withPrevious(previous) },
     };
   return undefined;
+}
+
+/** An API server does not trust a CA that is not valid, so this needs no overlap. If this clock is slow, it does trust it. */
+function replace({ current, previous }: CaSet, now: EpochMilliseconds, { caLifetime }: RotationTimes): RotationPlan {
+  const before = toEnd(current.certificate) <= now ? previous : { certificate: current.certificate, since: now };
+  return { step: 'replaced', caSet: { current: createCa(now, caLifetime), ...withPrevious(before) } };
 }
 
 /** When a certificate must be renewed: after two thirds of its lifetime. */

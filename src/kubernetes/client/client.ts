@@ -46,6 +46,8 @@ export interface RequestOptions {
   readonly timeout?: Milliseconds;
   /** Maximum size of the response in bytes. Default: 64 MiB. */
   readonly maxBytes?: number;
+  /** Whether a pod responds, through the API server: it must not make the client wait or send the request again. */
+  readonly isToPod?: boolean;
 }
 
 /** Query parameters; undefined ones are omitted. */
@@ -93,9 +95,10 @@ export class KubeClient {
     }
   }
 
-  /** Returns the response as text, for other formats than JSON, such as a pod's metrics or log. Rejects like `request`. */
-  async text(path: KubePath, options: RequestOptions = {}): Promise<string> {
-    const { body } = await this.#send('GET', path, { accept: '*/*', ...options });
+  /** Returns what a pod serves, `pod` being `name:port`, through the API server. Rejects like `request`, but the status may be the pod's. */
+  async readPod(namespace: string, pod: string, path: string, options: RequestOptions = {}): Promise<string> {
+    const proxy = toKubePath('/api/v1', 'namespaces', namespace, 'pods', pod, 'proxy', path);
+    const { body } = await this.#send('GET', proxy, { accept: '*/*', isToPod: true, ...options });
     return body.toString('utf8');
   }
 
@@ -144,17 +147,18 @@ export class KubeClient {
   }
 
   async #send(method: string, path: KubePath, options: RequestOptions): Promise<KubeResponse> {
-    const { body, contentType = CONTENT.json, accept = CONTENT.json, timeout = TIMEOUT, maxBytes = MAX_BYTES } = options;
+    const { body, contentType = CONTENT.json, accept = CONTENT.json, isToPod = false } = options;
     const request = {
       method,
       path: `${path}${toQuery(options.query)}`,
       accept,
       content: body === undefined ? undefined : { type: contentType, bytes: Buffer.from(JSON.stringify(body)) },
-      timeout,
-      maxBytes,
+      timeout: options.timeout ?? TIMEOUT,
+      maxBytes: options.maxBytes ?? MAX_BYTES,
+      isToPod,
     };
-    let isRejected = false;
-    for (let waits = 0; ; ) {
+    let isRejected = isToPod;
+    for (let waits = isToPod ? MAX_WAITS : 0; ; ) {
       const response = await this.#transport.send(request, await this.#token());
       if (response.status === UNAUTHORIZED && !isRejected) {
         // The token may have been rotated since it was read, so try once more with fresh credentials.

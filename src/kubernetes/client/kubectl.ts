@@ -1,9 +1,9 @@
 /** Outside a cluster, kubectl connects: it reads the kubeconfig, logs in, and passes on requests from a socket that only this user can open. */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
@@ -49,6 +49,14 @@ const CONTEXT = '{.contexts[0].context.namespace}{"\\n"}{.current-context}';
 
 /** Starts `kubectl proxy`, which ends with this process. Throws SidegateError; the reason of kubectl is on standard error. */
 export async function startKubectl(options: KubectlOptions): Promise<Kubectl> {
+  // For a file that does not exist, kubectl reports a missing current context.
+  const files = [options.kubeconfig ?? options.io.env['KUBECONFIG']?.split(delimiter) ?? []].flat().filter((file) => file !== '');
+  if (files.length > 0 && !files.some((file) => existsSync(file)))
+    throw kubectlError(
+      files.length === 1
+        ? `the kubeconfig ${files[0]} does not exist`
+        : `none of the files in KUBECONFIG exists: ${files.join(', ')}`,
+    );
   // Also checks that there is a context: without one, kubectl would connect to localhost:8080.
   const [namespace, ...name] = (await readContext(options)).split('\n');
   const folder = createFolder();

@@ -33,6 +33,8 @@ interface KubeRequest {
   readonly content: { readonly type: string; readonly bytes: Buffer } | undefined;
   readonly timeout: Milliseconds;
   readonly maxBytes: number;
+  /** A pod that responds could close connections, too. */
+  readonly isToPod: boolean;
 }
 
 /** The response. */
@@ -119,7 +121,8 @@ export class Transport {
       let hasResponse = false;
       onEvent(request, 'error', (error: NodeJS.ErrnoException) => {
         // The server closed an idle connection at this moment: it did not process the request, so a GET can be sent again.
-        if (request.reusedSocket && !hasResponse && outgoing.method === 'GET' && error.code === 'ECONNRESET') {
+        const isRepeatable = outgoing.method === 'GET' && !outgoing.isToPod;
+        if (request.reusedSocket && !hasResponse && isRepeatable && error.code === 'ECONNRESET') {
           end();
           resolve({ isStale: true });
         } else fail(this.#fail('Unreachable', toMessage(error)));

@@ -5,11 +5,12 @@ import { ENFORCE_LABEL } from '../injector/names.ts';
 import { WEBHOOK } from './check-injection.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import type { WebhookConfiguration } from './objects.ts';
+import { fits, isEverything, type PolicyBinding, type WebhookConfiguration } from './objects.ts';
 import { injectLabelOf, isProtected } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
 type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
+type Scope = Pick<Webhook, 'namespaceSelector' | 'failurePolicy'>;
 
 const RELEASE_LABEL = 'app.kubernetes.io/instance';
 const TWO_WEEKS_MS = 14 * 86_400_000;
@@ -22,11 +23,14 @@ export function checkAdmission(workloads: readonly Workload[], facts: Facts): Fi
     .filter(({ name }) => name === WEBHOOK);
   return [
     ...checkPresence(workloads, webhooks, facts),
-    ...webhooks.flatMap((webhook) => [...checkCa(webhook, facts), ...checkFailure(webhook, facts)]),
+    ...webhooks.flatMap((webhook) => checkCa(webhook, facts)),
+    ...(webhooks.length === 0 && isByPolicy(facts) ? findSelectors(facts) : webhooks).flatMap((each) =>
+      checkFailure(each, facts),
+    ),
     ...checkPolicies(facts),
     ...checkEnforcement(facts),
     ...checkEnforceLabels(facts),
-    ...checkInjectors(facts),
+    ...checkInjectors(webhooks, facts),
     ...checkReleases(facts),
   ];
 }
@@ -45,9 +49,7 @@ function checkReleases({ webhooks, policies, mutatingPolicies }: Facts): Finding
 
 function checkPresence(workloads: readonly Workload[], webhooks: readonly Webhook[], facts: Facts): Finding[] {
   const isUnknown = 'unknown' in facts.webhooks || 'unknown' in facts.mutatingPolicies || 'unknown' in facts.mutatingBindings;
-  const bound = itemsOf(facts.mutatingBindings).map(({ spec }) => spec.policyName);
-  const isPolicy = itemsOf(facts.mutatingPolicies).some(({ metadata }) => bound.includes(metadata.name));
-  if (webhooks.length > 0 || isPolicy || isUnknown) return [];
+  if (webhooks.length > 0 || isByPolicy(facts) || isUnknown) return [];
   const asking = workloads.filter(({ template, pods }) =>
     (template === undefined ? pods : [template]).some((each) => injectLabelOf(each) === 'true' && !isProtected(each)),
   );
@@ -86,23 +88,56 @@ function toEnd(pem: string): number[] {
   }
 }
 
-/** Whether the chart's policy with this ending of its name has a binding that denies. */
-function isDenying(ending: string, facts: Facts): boolean {
-  const denying = itemsOf(facts.bindings).filter(({ spec }) => spec.validationActions?.includes('Deny'));
-  return itemsOf(facts.policies).some(
-    ({ metadata: { name } }) => name.endsWith(ending) && denying.some(({ spec }) => spec.policyName === name),
-  );
+/** Whether the API server injects by a policy, which cannot be down. */
+function isByPolicy({ mutatingPolicies, mutatingBindings }: Facts): boolean {
+  const bound = itemsOf(mutatingBindings).map(({ spec }) => spec.policyName);
+  return itemsOf(mutatingPolicies).some(({ metadata }) => bound.includes(metadata.name));
 }
 
-function checkFailure({ failurePolicy = 'Fail' }: Webhook, facts: Facts): Finding[] {
-  if ('unknown' in facts.policies || 'unknown' in facts.bindings || isDenying('-protected', facts)) return [];
-  const fix = 'set admission.protect: true in the values of the chart (Kubernetes 1.30 and newer)';
+/** The bindings that deny by the chart's policy with this ending of its name. */
+function findDenying(ending: string, facts: Facts): readonly PolicyBinding[] {
+  const names = itemsOf(facts.policies).flatMap(({ metadata: { name } }) => (name.endsWith(ending) ? [name] : []));
+  const denies = ({ spec }: PolicyBinding): boolean => spec.validationActions?.includes('Deny') === true;
+  return itemsOf(facts.bindings).filter((each) => denies(each) && names.includes(each.spec.policyName));
+}
+
+/** Whether a binding applies to all pods of a namespace with these labels, or of every namespace. */
+function isWhole({ spec: { matchResources = {} } }: PolicyBinding, labels?: Readonly<Record<string, string>>): boolean {
+  const { namespaceSelector = {}, objectSelector = {}, resourceRules = [], excludeResourceRules = [] } = matchResources;
+  const isInside = labels === undefined ? isEverything(namespaceSelector) : fits(namespaceSelector, labels);
+  return isInside && isEverything(objectSelector) && resourceRules.length + excludeResourceRules.length === 0;
+}
+
+/** The namespaces in which the API server injects by a policy. */
+function findSelectors({ mutatingBindings }: Facts): readonly Scope[] {
+  return itemsOf(mutatingBindings).map(({ spec }) => spec.matchResources ?? {});
+}
+
+function checkFailure({ failurePolicy = 'Fail', namespaceSelector = {} }: Scope, facts: Facts): Finding[] {
+  if ('unknown' in facts.policies || 'unknown' in facts.bindings) return [];
+  const denying = findDenying('-protected', facts);
+  const [narrow] = denying;
+  const left = itemsOf(facts.namespaces).filter(
+    ({ metadata: { labels = {} } }) => fits(namespaceSelector, labels) && !denying.some((each) => isWhole(each, labels)),
+  );
+  const isEverywhere = 'unknown' in facts.namespaces ? denying.some((each) => isWhole(each)) : left.length === 0;
+  if (narrow !== undefined && isEverywhere) return [];
+  const names = listNames(left.map(({ metadata }) => metadata.name));
+  const where = narrow === undefined || names === '' ? '' : ` in ${names}`;
+  const all = narrow === undefined ? ['them', 'a pod'] : ['all of them', 'all pods'];
+  const why =
+    narrow === undefined ? '' : `: the binding ${narrow.metadata.name} denies only some pods, because of its matchResources`;
+  const fix =
+    narrow === undefined
+      ? 'set admission.protect: true in the values of the chart (Kubernetes 1.30 and newer)'
+      : `remove matchResources from the binding ${narrow.metadata.name}`;
   if (failurePolicy === 'Ignore') {
-    const message =
-      'while the injector does not respond, pods are created without the sidecar: failurePolicy is Ignore, and no policy denies them';
+    const message = `while the injector does not respond, pods are created without the sidecar: failurePolicy is Ignore, and no policy denies ${all[0]}${where}${why}`;
     return [finding('fails-open', message, `${fix}, or admission.failurePolicy: Fail`)];
   }
-  return [finding('policy-missing', 'no policy denies a pod from which another webhook removed the sidecar', fix)];
+  return [
+    finding('policy-missing', `no policy denies ${all[1]}${where} from which another webhook removed the sidecar${why}`, fix),
+  ];
 }
 
 function checkPolicies({ policies, bindings }: Facts): Finding[] {
@@ -120,8 +155,11 @@ function checkPolicies({ policies, bindings }: Facts): Finding[] {
 
 function checkEnforcement(facts: Facts): Finding[] {
   if ('unknown' in facts.policies || 'unknown' in facts.bindings) return [];
-  const enforced = itemsOf(facts.namespaces).filter(({ metadata }) => metadata.labels?.[ENFORCE_LABEL] === 'true');
-  if (enforced.length === 0 || isDenying('-enforced', facts)) return [];
+  const denying = findDenying('-enforced', facts);
+  const enforced = itemsOf(facts.namespaces).filter(
+    ({ metadata: { labels } }) => labels?.[ENFORCE_LABEL] === 'true' && !denying.some((each) => isWhole(each, labels)),
+  );
+  if (enforced.length === 0) return [];
   const names = listNames(enforced.map(({ metadata }) => metadata.name));
   return [
     finding(
@@ -142,11 +180,18 @@ function checkEnforceLabels({ namespaces }: Facts): Finding[] {
   });
 }
 
-function checkInjectors({ injectors }: Facts): Finding[] {
+function checkInjectors(webhooks: readonly Webhook[], { injectors }: Facts): Finding[] {
   const all = itemsOf(injectors);
-  if (all.length === 0 || all.some(({ status }) => (status?.readyReplicas ?? 0) > 0)) return [];
   const [first] = all;
-  const { namespace, name } = first?.metadata ?? { name: '' };
+  if ('unknown' in injectors || all.some(({ status }) => (status?.readyReplicas ?? 0) > 0)) return [];
+  if (first === undefined) {
+    const service = webhooks.find(({ clientConfig }) => clientConfig.service !== undefined)?.clientConfig.service;
+    if (service === undefined) return [];
+    const message = `the webhook ${WEBHOOK} calls an injector in the namespace ${service.namespace}, which has no Deployment of it`;
+    const fix = 'install the chart again, or uninstall it completely: docs/how-to/uninstall.md';
+    return [finding('injector-down', message, fix)];
+  }
+  const { namespace, name } = first.metadata;
   return [
     finding(
       'injector-down',

@@ -1,19 +1,45 @@
 /** Checks the config of pods: whether it exists, whether it is valid, and whether the running sidecars use it. */
+
+import { injectPod } from '../injector/inject.ts';
+import { type SidecarDefaults, toSidecarDefaults } from '../injector/injector-config.ts';
 import { hasForm, OBJECT_NAME, OBJECT_NAMES, toNames } from '../injector/kubernetes-values.ts';
 import { CONFIG_VOLUME, DOMAIN, SECRET_VOLUME } from '../injector/names.ts';
-import { readSettings } from '../injector/settings.ts';
+import { readSettings, SETTINGS } from '../injector/settings.ts';
+import { explainReferences, findArgs } from '../injector/sidecar-config.ts';
 import { readStatus } from '../injector/status.ts';
-import { type Facts, type GateConfig, keyOf } from './facts.ts';
+import { type Current, type Facts, type GateConfig, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { PodTemplate } from './objects.ts';
-import { injectLabelOf, isConcerned, isProtected } from './sidecar.ts';
+import { findSidecar, injectLabelOf, isConcerned, isProtected } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
+
+const CHECK =
+  'sidegate check --config gate.yaml, with --listen, --admin and --upstream as in the arguments of the sidecar, and an address of the pod in place of $(SIDEGATE_POD_IPS)';
 
 /** The ConfigMap that a pod or template mounts, or requests in its annotation. */
 export function configNameOf({ metadata, spec }: PodTemplate): string | undefined {
   const volume = spec.volumes?.find(({ name }) => name === CONFIG_VOLUME);
   const asked = metadata?.annotations?.[`${DOMAIN}/config`] ?? '';
   return volume?.configMap?.name ?? (hasForm(OBJECT_NAME, asked) ? asked : undefined);
+}
+
+const DEFAULTS = toSidecarDefaults('sidegate');
+/** Newer than all that the injector denies; the arguments do not depend on it. */
+const KUBE = { major: 1, minor: 99 };
+
+/** The arguments of its sidecar, as JSON. If it has none yet, those that the injector would give it. */
+export function argsOf(each: PodTemplate, { defaults = DEFAULTS }: Current): string {
+  const { args = [] } = findSidecar(each)?.container ?? { args: toNewArgs(each, defaults) };
+  return JSON.stringify(args);
+}
+
+/** A volume of the queue may come from a volumeClaimTemplate, which is not in the template. */
+function toNewArgs(each: PodTemplate, defaults: SidecarDefaults): readonly unknown[] {
+  const claims = [each.metadata?.annotations?.[`${DOMAIN}/${SETTINGS.queueVolume.name}`] ?? ''];
+  const template = { kind: 'StatefulSet', claims };
+  const injection = injectPod(each, { defaults, version: '', kube: KUBE, namespace: '', template });
+  if (injection.outcome === 'injected') return findArgs(injection);
+  return ['run', '--listen', `:${defaults.port}`, '--admin', `:${defaults.adminPort}`];
 }
 
 /** The Secrets that a pod or template mounts, or requests in its annotation. */
@@ -34,6 +60,12 @@ function settingProblemsOf(each: PodTemplate): readonly string[] {
 /** The workload's pods and template, if they have or request the sidecar. */
 export function concernedOf({ template, pods }: Workload): readonly PodTemplate[] {
   return [...pods, ...(template === undefined ? [] : [template])].filter(isConcerned);
+}
+
+/** Those with a sidecar, and the template, whose pods get one. Without a template, new pods are like the present ones. */
+export function startingOf(workload: Workload): readonly PodTemplate[] {
+  const { template } = workload;
+  return concernedOf(workload).filter((each) => [undefined, each].includes(template) || findSidecar(each) !== undefined);
 }
 
 /** All findings about the config. */
@@ -91,13 +123,7 @@ function checkOne(name: string, workload: Workload, facts: Facts): Finding[] {
         ),
       ];
     case 'broken':
-      return [
-        finding(
-          'config-broken',
-          `the config in the ConfigMap ${name} is invalid: ${listNames(config.problems)}`,
-          'sidegate check --config gate.yaml',
-        ),
-      ];
+      return [finding('config-broken', `the config in the ConfigMap ${name} is invalid: ${listNames(config.problems)}`, CHECK)];
     case 'unknown':
       return [
         finding(
@@ -107,13 +133,40 @@ function checkOne(name: string, workload: Workload, facts: Facts): Finding[] {
         ),
       ];
     case 'valid':
-      return [...checkRoutes(name, config), ...checkMounts(name, config, workload), ...checkMemory(name, config, workload)];
+      return [
+        ...checkStart(name, config, workload, facts),
+        ...checkRoutes(name, config),
+        ...checkMounts(name, config, workload),
+        ...checkMemory(name, config, workload),
+      ];
     default:
       return [];
   }
 }
 
 type ValidConfig = Extract<GateConfig, { readonly state: 'valid' }>;
+
+/** Finds what is wrong only in a pod: sidecars have arguments, and no variables of their users. */
+function checkStart(name: string, { variables = [], conflicts }: ValidConfig, workload: Workload, { current }: Facts): Finding[] {
+  const users = startingOf(workload).filter((each) => configNameOf(each) === name);
+  const problems = [...new Set(users.flatMap((each) => conflicts?.get(argsOf(each, current)) ?? []))];
+  // Only sidecars show which variables other webhooks add.
+  const present = users.filter((each) => findSidecar(each) !== undefined);
+  const possible = variables.filter(({ variable }) => present.length > 0 || !current.rules?.allowedEnv.includes(variable));
+  const asked = present.length > 0 ? present : users;
+  const lacking = possible.filter(({ variable }) => asked.some((each) => !hasVariable(each, variable)));
+  const explained = explainReferences(lacking);
+  const what = `the sidecar does not start with the config in the ConfigMap ${name}`;
+  const found: Finding[] = [];
+  if (problems.length > 0) found.push(finding('config-broken', `${what}: ${listNames(problems)}`, CHECK));
+  if (explained !== undefined) found.push(finding('config-broken', `${what}: ${explained.message}`, explained.fix));
+  return found;
+}
+
+function hasVariable(each: PodTemplate, variable: string): boolean {
+  const { env = [], envFrom = [] } = findSidecar(each)?.container ?? {};
+  return envFrom.length > 0 || env.some(({ name }) => name === variable);
+}
 
 /** Finds configs and routes that do not reject anything. */
 function checkRoutes(name: string, { routes, open, observing }: ValidConfig): Finding[] {
@@ -147,7 +200,7 @@ function checkMounts(name: string, { secrets }: ValidConfig, workload: Workload)
   return [
     finding(
       'secret-not-mounted',
-      `the ConfigMap ${name} reads the ${noun} ${listNames(missing)}, which ${verb} not mounted: the routes that use it respond with 503`,
+      `the ConfigMap ${name} reads the ${noun} ${listNames(missing)}, which ${verb} not mounted: new pods do not start, and in running ones the routes that use it respond with 503`,
       `add to the annotation ${DOMAIN}/secrets in the pod template: ${missing.join(', ')}`,
     ),
   ];

@@ -12,6 +12,7 @@ import {
   isProtected,
   isReady,
   lastMessageOf,
+  reasonOf,
 } from './sidecar.ts';
 import { nameOf, restartOf, type Workload } from './workloads.ts';
 
@@ -102,6 +103,7 @@ function toFix(workload: Workload, without: readonly Pod[]): string {
   const asks =
     template === undefined ? without.every((pod) => injectLabelOf(pod) === 'true') : injectLabelOf(template) === 'true';
   if (template !== undefined && isProtected(template)) return restartOf(workload);
+  if (asks && workload.failure !== undefined) return 'let new pods be created: see pods-missing';
   if (asks) return `make sure that the injector is ready, then ${restartOf(workload)}`;
   return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
 }
@@ -171,13 +173,14 @@ function checkNamespace({ namespace, template, pods }: Workload, facts: Facts): 
 
 function checkUnready({ namespace, pods }: Workload): Finding[] {
   const unready = pods.filter((pod) => isProtected(pod) && isReady(pod) === false);
-  const [first] = unready;
+  const first = unready.find((pod) => reasonOf(pod) !== undefined) ?? unready[0];
   if (first === undefined) return [];
+  const reason = reasonOf(first);
   const found = [
     finding(
       'sidecar-not-ready',
-      `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should listen on the app's own port, where the app itself may be listening now, open to everyone" : ''}`,
-      `kubectl -n ${namespace} logs ${first.metadata.name} -c sidegate`,
+      `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${reason === undefined ? '' : ` (${reason})`}${unready.some(isOnAppPort) ? "; it should listen on the app's own port, where the app itself may be listening now, open to everyone" : ''}`,
+      toReadyFix(reason, `kubectl -n ${namespace}`, first.metadata.name),
     ),
   ];
   const occupied = unready.flatMap((pod) => {
@@ -199,6 +202,12 @@ function checkUnready({ namespace, pods }: Workload): Finding[] {
     );
   }
   return found;
+}
+
+/** A container that never ran has no log, and that of one without memory ends before the cause. */
+function toReadyFix(reason: string | undefined, kubectl: string, pod: string): string {
+  if (reason === 'OOMKilled') return 'raise its memory with the annotation sidegate.dev/memory-limit in the pod template';
+  return reason === undefined ? `${kubectl} logs ${pod} -c sidegate` : `${kubectl} describe pod ${pod}`;
 }
 
 function checkPods(workload: Workload): Finding[] {
@@ -228,13 +237,16 @@ function checkPods(workload: Workload): Finding[] {
 }
 
 function checkMissing({ pods, wanted = 0, template, failure, ...rest }: Workload, facts: Facts): Finding[] {
-  if ('unknown' in facts.pods || pods.length > 0 || wanted === 0 || template === undefined || !isConcerned(template)) return [];
+  if ('unknown' in facts.pods || wanted === 0 || template === undefined) return [];
+  if (!isConcerned(template) && !isEnforced(rest.namespace, facts)) return [];
+  // During a rollout, the old pods run on.
+  if (pods.length > 0 && failure === undefined) return [];
   const count = `${wanted} ${wanted === 1 ? 'pod' : 'pods'}`;
   const [, resource] = QUOTA.exec(failure ?? '') ?? [];
   return [
     finding(
       'pods-missing',
-      `${nameOf(rest)} should have ${count} but has none${failure === undefined ? '' : `: ${failure}`}`,
+      `${nameOf(rest)} ${pods.length > 0 ? 'cannot create new pods' : `should have ${count} but has none`}${failure === undefined ? '' : `: ${failure}`}`,
       resource === undefined
         ? `kubectl -n ${rest.namespace} get events`
         : `set the annotation sidegate.dev/${resource}-limit in the pod template, or sidecar.resources.limits.${resource} in the values of the chart`,

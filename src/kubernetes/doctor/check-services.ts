@@ -1,9 +1,18 @@
 /** Finds bypasses to the app's own port: Services, EndpointSlices, host ports. */
 import { isIPv6 } from 'node:net';
-import { normalizeIp } from '../../core/ip-address.ts';
-import { type Facts, itemsOf, keyOf } from './facts.ts';
+import { isLoopbackIp, normalizeIp } from '../../core/ip-address.ts';
+import { type Facts, itemsOf, keyOf, oncePer } from './facts.ts';
 import { type Finding, finding } from './finding.ts';
-import { type EndpointSlice, fits, type Pod, type Service, type ServicePort } from './objects.ts';
+import {
+  type Container,
+  type EndpointSlice,
+  fits,
+  type Ingress,
+  type IngressBackend,
+  type Pod,
+  type Service,
+  type ServicePort,
+} from './objects.ts';
 import { classify, declares, findNamedPort, findSidecar, isProtected, isReady, resolveTarget, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
@@ -23,25 +32,71 @@ interface Case {
   readonly facts: ServiceFacts;
 }
 
+/** The Ingresses that route to a Service, with their hosts. */
+const ingressesOf = oncePer(({ metadata: { name, namespace } }: Service, facts: ServiceFacts): readonly string[] => {
+  const isBehind = (backend: { readonly service?: { readonly name: string } } | undefined): boolean =>
+    backend?.service?.name === name;
+  return itemsOf(facts.ingresses)
+    .filter(({ metadata }) => metadata.namespace === namespace)
+    .flatMap(({ metadata, spec }) => {
+      const hosts = (spec.rules ?? [])
+        .filter(({ http }) => http?.paths.some(({ backend }) => isBehind(backend)))
+        .map(({ host }) => host ?? '*');
+      if (hosts.length === 0 && !isBehind(spec.defaultBackend)) return [];
+      return [`behind Ingress ${metadata.name}${hosts.length === 0 ? '' : ` for ${[...new Set(hosts)].join(', ')}`}`];
+    });
+});
+
 /** All findings about bypasses; several pods can lead to the same finding. */
 export function checkServices({ namespace, pods }: Pick<Workload, 'namespace' | 'pods'>, facts: ServiceFacts): Finding[] {
   const here = itemsOf(facts.services).filter(({ metadata }) => metadata.namespace === namespace);
+  const checked = new Map<string, readonly Service[]>();
   return pods.filter(isProtected).flatMap((pod) => {
     const sidecar = findSidecar(pod);
     if (sidecar === undefined) return [];
-    const selecting = here.filter(({ spec }) => selects(spec.selector, pod));
-    const cases = selecting.flatMap((service) =>
-      (service.spec.ports ?? []).map((port) => ({ pod, sidecar, service, port, facts })),
-    );
+    // Pods of a workload mostly are alike, and for the ports of a Service they then have the same findings.
+    const { initContainers = [], containers } = pod.spec;
+    const key = JSON.stringify([pod.metadata.labels, initContainers.map(toPorts), containers.map(toPorts)]);
+    const known = checked.get(key);
+    const selecting = known ?? here.filter(({ spec }) => selects(spec.selector, pod));
+    checked.set(key, selecting);
+    const own = new Set(selecting);
+    const pointing = findPointing(pod, own, facts);
+    const toCases = (service: Service): Case[] =>
+      (service.spec.ports ?? []).map((port) => ({ pod, sidecar, service, port, facts }));
     return [
-      ...cases.flatMap(checkPort),
+      ...(known === undefined ? selecting.flatMap(toCases).flatMap(checkPort) : []),
+      ...pointing.flatMap(toCases).flatMap(checkHeadless),
       ...checkUnready(pod, selecting),
-      ...checkSlices(pod, selecting, facts),
+      ...checkSlices(pod, own, facts),
       ...checkUnread(pod, facts),
-      ...checkExternalNames(pod, selecting, facts),
+      ...checkExternalNames(pod, [...selecting, ...pointing], facts),
       ...checkHostPorts(pod),
     ];
   });
+}
+
+/** The fields on which the findings about the ports of a Service depend. */
+function toPorts({ name, args, ports, restartPolicy }: Container): readonly unknown[] {
+  return [name, args, ports, restartPolicy];
+}
+
+const servicesByName = oncePer(
+  (services: ServiceFacts['services'], _: ServiceFacts) =>
+    new Map(itemsOf(services).map((service) => [keyOf(service.metadata.namespace ?? '', service.metadata.name), service])),
+);
+
+/** The Service whose label a slice has. */
+function serviceOf({ metadata: { namespace = '', labels } }: EndpointSlice, facts: ServiceFacts): Service | undefined {
+  return servicesByName(facts.services, facts).get(keyOf(namespace, labels?.[SERVICE_NAME] ?? ''));
+}
+
+/** The headless Services that do not select the pod, but have a slice with its address: they resolve to the pod. */
+function findPointing(pod: Pod, selecting: ReadonlySet<Service>, facts: ServiceFacts): readonly Service[] {
+  const { byAddress } = indexSlices(facts.endpointSlices);
+  const slices = [...addressesOf(pod)].flatMap((address) => byAddress.get(address) ?? []);
+  const found = new Set(slices.flatMap((slice) => serviceOf(slice, facts) ?? []));
+  return [...found].filter((service) => service.spec.clusterIP === 'None' && !selecting.has(service));
 }
 
 /** A Service without a selector selects nothing; its endpoints are created manually. */
@@ -63,7 +118,16 @@ function checkPort(each: Case): Finding[] {
     ];
   }
   if (target === 'beside') return [checkBeside(`${describe(each)} targets`, number)];
-  const direct = service.spec.clusterIP === 'None' ? classify(pod.spec, port.port) : 'other';
+  const direct = service.spec.clusterIP === 'None' ? checkHeadless(each) : [];
+  if (direct.length > 0) return direct;
+  if (target === 'nothing' || isUnfound(each)) return [checkNothing(each)];
+  return number !== undefined && number === sidecar.ports.admin && isExposed(each) ? [checkAdmin(describe(each), number)] : [];
+}
+
+/** Whether clients that resolve a headless Service connect to a port that the sidecar does not guard. */
+function checkHeadless(each: Case): Finding[] {
+  const { pod, sidecar, port } = each;
+  const direct = (port.protocol ?? 'TCP') === 'TCP' ? classify(pod.spec, port.port) : 'other';
   if (direct === 'app') {
     return [
       finding(
@@ -76,7 +140,36 @@ function checkPort(each: Case): Finding[] {
   // An undeclared port usually has no listener: the targetPort says which port is meant.
   if (direct === 'beside' && pod.spec.containers.some((container) => declares(container, port.port)))
     return [checkBeside(`${describe(each)} is headless and exposes`, port.port)];
-  return target === 'nothing' || isUnfound(each) ? [checkNothing(each)] : [];
+  return [];
+}
+
+/** Whether clients outside the cluster reach this port of the Service. */
+function isExposed({ service: { metadata, spec }, port, facts }: Case): boolean {
+  const isBehind = ({ service }: IngressBackend): boolean =>
+    service?.name === metadata.name &&
+    (service.port === undefined ||
+      service.port.number === port.port ||
+      (port.name !== undefined && service.port.name === port.name));
+  const backendsOf = ({ spec: { defaultBackend = {}, rules = [] } }: Ingress): IngressBackend[] => [
+    defaultBackend,
+    ...rules.flatMap(({ http }) => http?.paths.map(({ backend }) => backend) ?? []),
+  ];
+  return (
+    ['NodePort', 'LoadBalancer'].includes(spec.type ?? '') ||
+    (spec.externalIPs ?? []).length > 0 ||
+    itemsOf(facts.ingresses).some(
+      (ingress) => ingress.metadata.namespace === metadata.namespace && backendsOf(ingress).some(isBehind),
+    )
+  );
+}
+
+/** Inside the cluster, monitoring may read it through a Service. */
+function checkAdmin(what: string, port: number): Finding {
+  return finding(
+    'admin-exposed',
+    `${what} exposes port ${port}, the admin port of the sidecar, outside the cluster`,
+    'remove the port: use kubectl port-forward for the console, and a PodMonitor for metrics',
+  );
 }
 
 function checkBeside(what: string, port: number | undefined): Finding {
@@ -132,26 +225,12 @@ function toTargetPort({ facts: { version }, sidecar, pod }: Case): string {
 }
 
 /** `Service web (NodePort 30080, Ingress shop.example), port 80`. */
-function describe({ service, port, facts }: Case): string {
+function describe({ pod, service, port, facts }: Case): string {
   const { type = 'ClusterIP', clusterIP } = service.spec;
   const nodePort = port.nodePort === undefined ? undefined : `nodePort ${port.nodePort}`;
   const kind = clusterIP === 'None' ? 'headless' : type === 'ClusterIP' ? undefined : type;
   const facets = [kind, nodePort, ...ingressesOf(service, facts)].filter((facet) => facet !== undefined);
-  return `Service ${service.metadata.name}${facets.length === 0 ? '' : ` (${facets.join(', ')})`}, port ${port.port},`;
-}
-
-function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceFacts): string[] {
-  const isBehind = (backend: { readonly service?: { readonly name: string } } | undefined): boolean =>
-    backend?.service?.name === name;
-  return itemsOf(facts.ingresses)
-    .filter(({ metadata }) => metadata.namespace === namespace)
-    .flatMap(({ metadata, spec }) => {
-      const hosts = (spec.rules ?? [])
-        .filter(({ http }) => http?.paths.some(({ backend }) => isBehind(backend)))
-        .map(({ host }) => host ?? '*');
-      if (hosts.length === 0 && !isBehind(spec.defaultBackend)) return [];
-      return [`behind Ingress ${metadata.name}${hosts.length === 0 ? '' : ` for ${[...new Set(hosts)].join(', ')}`}`];
-    });
+  return `Service ${nameOf(service, pod)}${facets.length === 0 ? '' : ` (${facets.join(', ')})`}, port ${port.port},`;
 }
 
 /** EndpointSlices by what the doctor looks for. */
@@ -217,14 +296,12 @@ export function addressesOf({ status = {} }: Pod): ReadonlySet<string> {
 }
 
 /** Labels and owners of slices prove nothing, because anyone who may create slices can copy them. So all are checked. */
-function checkSlices(pod: Pod, selecting: readonly Service[], facts: ServiceFacts): Finding[] {
+function checkSlices(pod: Pod, selecting: ReadonlySet<Service>, facts: ServiceFacts): Finding[] {
   const { byAddress } = indexSlices(facts.endpointSlices);
   const found = [...addressesOf(pod)].flatMap((address) => (byAddress.get(address) ?? []).map((slice) => ({ address, slice })));
   return found.flatMap(({ address, slice }) => {
-    const service = selecting.find(
-      (each) =>
-        each.metadata.name === slice.metadata.labels?.[SERVICE_NAME] && each.metadata.namespace === slice.metadata.namespace,
-    );
+    const named = serviceOf(slice, facts);
+    const service = named !== undefined && selecting.has(named) ? named : undefined;
     // The Service itself has a finding for them.
     const known = (service?.spec.ports ?? []).map((port) => resolveTarget(pod.spec, port));
     // A headless Service without ports, such as that of a StatefulSet, has such a slice.
@@ -260,7 +337,7 @@ function checkTarget(pod: Pod, { address, slice, port }: SliceTarget): Finding[]
 }
 
 /** `e`, or `other/e` in another namespace than that of the pod. */
-function nameOf({ metadata: { name, namespace } }: EndpointSlice, { metadata }: Pod): string {
+function nameOf({ metadata: { name, namespace } }: EndpointSlice | Service, { metadata }: Pod): string {
   return namespace === undefined || namespace === metadata.namespace ? name : `${namespace}/${name}`;
 }
 
@@ -340,9 +417,12 @@ function checkExternalNames(pod: Pod, selecting: readonly Service[], facts: Serv
 
 function checkHostPorts({ spec }: Pod): Finding[] {
   const lasting = [...(spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always'), ...spec.containers];
+  const admin = findSidecar({ spec })?.ports.admin;
   return lasting.flatMap(({ name, ports = [] }) =>
-    ports.flatMap(({ hostPort = 0, containerPort, protocol = 'TCP' }) => {
+    ports.flatMap(({ hostIP = '', hostPort = 0, containerPort, protocol = 'TCP' }) => {
       const target = hostPort === 0 || protocol !== 'TCP' ? 'other' : classify(spec, containerPort);
+      if (containerPort === admin && target === 'sidecar' && !isLoopbackIp(hostIP))
+        return [checkAdmin(`hostPort ${hostPort} of the container ${name}`, containerPort)];
       if (target === 'beside') return [checkBeside(`hostPort ${hostPort} of the container ${name} exposes`, containerPort)];
       if (target !== 'app') return [];
       return [

@@ -62,7 +62,7 @@ const targetsBeside = oncePer((service: Service, facts: Facts): Targets => {
   const selected = pods.filter((pod) => selects(service.spec.selector, pod));
   const byAddress = podsByAddress(facts.pods, facts);
   return {
-    reached: selected.filter((pod) => isReached(service, pod) && !isGate(pod, facts)),
+    reached: selected.filter((pod) => !isGate(pod, facts) && isReached(service, pod)),
     unready: selected.filter((pod) => isGate(pod, facts) && checkUnready(pod, [service]).length > 0),
     open: placesOf(service, facts).flatMap((place) => {
       const pod = byAddress.get(keyOf(namespace, place.address));

@@ -1,5 +1,7 @@
 /** The input of a diagnosis: the objects of a cluster, and what could not be read. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { SidecarDefaults } from '../injector/injector-config.ts';
+import type { VariableReference } from '../injector/sidecar-config.ts';
 import type { SidecarRules } from '../injector/sidecar-rules.ts';
 import type {
   Controller,
@@ -45,6 +47,10 @@ export type GateConfig =
       readonly secrets: readonly string[];
       /** The file of the embedded queue, if it has one. */
       readonly queueFile: string | undefined;
+      /** References to variables of the environment. */
+      readonly variables?: readonly VariableReference[];
+      /** Why it is invalid with the arguments of a sidecar, by these arguments as JSON. */
+      readonly conflicts?: ReadonlyMap<string, readonly string[]>;
     };
 
 /** How new sidecars are made at present. */
@@ -53,6 +59,8 @@ export interface Current {
   readonly hash: string | undefined;
   /** The CPU limit of new sidecars, if the injector's config has one. */
   readonly cpuLimit?: string | undefined;
+  /** The settings of new sidecars; undefined if they could not be read. */
+  readonly defaults?: SidecarDefaults | undefined;
   /** The rules for the container `sidegate`; undefined if they could not be determined. */
   readonly rules: SidecarRules | undefined;
   /** Why the version or the hash is unknown. */

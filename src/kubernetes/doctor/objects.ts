@@ -31,6 +31,7 @@ interface ContainerPort {
   readonly containerPort: number;
   readonly protocol?: string;
   readonly hostPort?: number;
+  readonly hostIP?: string;
 }
 
 /** A container of either list. */
@@ -39,6 +40,8 @@ export interface Container {
   readonly image?: string;
   readonly args?: readonly string[];
   readonly command?: readonly string[];
+  readonly env?: readonly { readonly name: string }[];
+  readonly envFrom?: readonly object[];
   readonly restartPolicy?: string;
   readonly ports?: readonly ContainerPort[];
   readonly volumeMounts?: readonly VolumeMount[];
@@ -93,7 +96,7 @@ export interface PodTemplate {
 interface ContainerState {
   readonly waiting?: { readonly reason?: string };
   /** The end of its log, if it failed. */
-  readonly terminated?: { readonly message?: string };
+  readonly terminated?: { readonly message?: string; readonly reason?: string };
 }
 
 export interface ContainerStatus {
@@ -121,10 +124,19 @@ export interface Controller extends Named {
   readonly spec: {
     readonly replicas?: number;
     readonly suspend?: boolean;
+    readonly paused?: boolean;
+    readonly parallelism?: number;
+    readonly completions?: number;
     readonly template?: PodTemplate;
     readonly jobTemplate?: { readonly spec: { readonly template: PodTemplate } };
   };
   readonly status?: {
+    /** Of a DaemonSet. */
+    readonly desiredNumberScheduled?: number;
+    /** Numbers of pods of a Job. */
+    readonly active?: number;
+    readonly failed?: number;
+    readonly succeeded?: number;
     readonly conditions?: readonly { readonly type: string; readonly status: string; readonly message?: string }[];
   };
 }
@@ -142,6 +154,7 @@ export interface Service extends Named {
     readonly type?: string;
     readonly externalName?: string;
     readonly clusterIP?: string;
+    readonly externalIPs?: readonly string[];
     readonly publishNotReadyAddresses?: boolean;
     readonly selector?: Readonly<Record<string, string>>;
     readonly ports?: readonly ServicePort[];
@@ -169,8 +182,8 @@ export interface Ingress extends Named {
   };
 }
 
-interface IngressBackend {
-  readonly service?: { readonly name: string };
+export interface IngressBackend {
+  readonly service?: { readonly name: string; readonly port?: { readonly number?: number; readonly name?: string } };
 }
 
 interface Selector {
@@ -216,7 +229,16 @@ export interface WebhookConfiguration extends Named {
 }
 
 export interface PolicyBinding extends Named {
-  readonly spec: { readonly policyName: string; readonly validationActions?: readonly string[] };
+  readonly spec: {
+    readonly policyName: string;
+    readonly validationActions?: readonly string[];
+    readonly matchResources?: {
+      readonly namespaceSelector?: Selector;
+      readonly objectSelector?: Selector;
+      readonly resourceRules?: readonly object[];
+      readonly excludeResourceRules?: readonly object[];
+    };
+  };
 }
 
 // Matches labels against a selector, by the rules of apimachinery.

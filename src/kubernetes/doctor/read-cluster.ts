@@ -1,18 +1,15 @@
 /** Reads a cluster for the doctor: lists, and the objects that pods refer to. It reports objects that it may not read, and writes nothing. */
-import { parseConfig } from '../../config/load/load.ts';
-import { type Config, realmsOf, remembersIds } from '../../config/schema/config.ts';
-import { queueFileOf } from '../../config/schema/queue-choice.ts';
-import type { Clock } from '../../core/clock.ts';
-import { isError } from '../../core/problem.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { Counts } from '../../core/collections.ts';
 import { type KubeClient, type KubePath, METADATA_ONLY_OBJECT, type Query, toKubePath } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { type InjectorConfig, parseInjectorConfig, type SidecarDefaults } from '../injector/injector-config.ts';
 import { hasForm, OBJECT_NAME } from '../injector/kubernetes-values.ts';
-import { CONFIG_FOLDER, CONFIG_KEY, RULES_ANNOTATION, SECRETS_FOLDER } from '../injector/names.ts';
+import { RULES_ANNOTATION } from '../injector/names.ts';
 import { isRaw, listAt } from '../injector/raw.ts';
 import { repositoryOf, type SidecarRules } from '../injector/sidecar-rules.ts';
 import { toDefaultsHash } from '../injector/status.ts';
-import { concernedOf, configNameOf, secretNamesOf } from './check-config.ts';
+import { argsOf, concernedOf, configNameOf, secretNamesOf, startingOf } from './check-config.ts';
 import { WEBHOOK } from './check-injection.ts';
 import {
   type ByName,
@@ -27,6 +24,7 @@ import {
   type Live,
   type Presence,
 } from './facts.ts';
+import { toGateConfig } from './gate-config.ts';
 import type {
   Controller,
   EndpointSlice,
@@ -96,7 +94,7 @@ export async function readFacts(client: KubeClient, scope: DoctorScope, clock: C
   };
   const configs = await readConfigs(client, known, clock);
   const secrets = await readSecrets(client, known);
-  return { ...known, configs, secrets, live: scope.isLive ? await readLive(client, known) : new Map() };
+  return { ...known, configs, secrets, live: scope.isLive ? await readLive(client, known, clock) : new Map() };
 }
 
 /** Reads lists, or why they cannot be read. */
@@ -211,11 +209,12 @@ async function readCurrent(client: KubeClient, installed: Installed, given: Give
   if (given !== undefined) {
     const { sidecar } = given.config;
     const { cpu: cpuLimit } = sidecar.resources.limits;
-    return { version: given.version, hash: toDefaultsHash(sidecar), cpuLimit, rules: toRules(sidecar), unknown: undefined };
+    const current = { version: given.version, hash: toDefaultsHash(sidecar), cpuLimit, unknown: undefined };
+    return { ...current, defaults: sidecar, rules: toRules(sidecar) };
   }
   const { defaults, ...current } = await readInstalled(client, installed.webhooks);
   const rules = readPolicyRules(installed.policies) ?? (defaults === undefined ? undefined : toRules(defaults));
-  return { ...current, cpuLimit: defaults?.resources.limits.cpu, rules };
+  return { ...current, cpuLimit: defaults?.resources.limits.cpu, defaults, rules };
 }
 
 /** The Service of the injector, from its webhook configuration. */
@@ -226,7 +225,7 @@ function serviceOf(
   return own.find(({ name }) => name === WEBHOOK)?.clientConfig.service;
 }
 
-type InstalledDefaults = Omit<Current, 'rules'> & { readonly defaults?: SidecarDefaults };
+type InstalledDefaults = Omit<Current, 'rules'>;
 
 /** The injector's ConfigMap has the name of its Service; its version is a label on all objects of the chart. */
 async function readInstalled(client: KubeClient, webhooks: FoundObjects<WebhookConfiguration>): Promise<InstalledDefaults> {
@@ -299,13 +298,13 @@ const BUILD_INFO = /^[^}\n]*\bversion="([0-9a-z.+-]{1,64})"[^}\n]*\} 1(?:\.0+)?$
 
 const CONCURRENCY = 8;
 const LIVE_TIMEOUT_MS = 5_000;
+/** For all pods together: anyone who may create pods decides how many of them are slow. */
+const ALL_LIVE_TIMEOUT_MS = 60_000;
 const MAX_EXPOSITION_BYTES = 8_388_608;
-/** Anyone with a namespace can fill ConfigMaps, and the checks of 1 MiB take minutes: they compare all routes. This many characters have a thousand. */
-const MAX_CONFIG_LENGTH = 131_072;
-const MAX_PROBLEMS = 20;
 
 /** Every ConfigMap with the config of a pod's gate. */
 async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<GateConfig>> {
+  const args = argsIn(facts);
   return readEach(
     namesIn(facts, (each) => [configNameOf(each) ?? ''].filter((name) => name !== '')),
     async (namespace, name) => {
@@ -315,7 +314,7 @@ async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Prom
           'GET',
           toKubePath('/api/v1', 'namespaces', namespace, 'configmaps', name),
         );
-        return toGateConfig(data, clock);
+        return toGateConfig(data, clock, args.get(keyOf(namespace, name)) ?? new Set());
       } catch (thrown) {
         if (!(thrown instanceof KubeError)) throw thrown;
         if (thrown.status === NOT_FOUND) return { state: 'missing' };
@@ -342,26 +341,42 @@ async function readSecrets(client: KubeClient, facts: Facts): Promise<ByName<Pre
 }
 
 /** The config of each running sidecar, read through the API server, so that no port in the cluster has to be reachable. */
-async function readLive(client: KubeClient, facts: Facts): Promise<ByName<Live>> {
+async function readLive(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<Live>> {
   const pods = itemsOf(facts.pods).filter((pod) => pod.status?.phase === 'Running' && findSidecar(pod) !== undefined);
   const byKey = new Map(pods.map((pod) => [keyOf(pod.metadata.namespace ?? '', pod.metadata.name), pod]));
-  return readEach([...byKey.keys()], async (namespace, name) => readOneLive(client, byKey.get(keyOf(namespace, name))));
+  const end = clock.monotonic() + ALL_LIVE_TIMEOUT_MS;
+  return readEach(takeTurns([...byKey.keys()]), async (namespace, name) =>
+    readOneLive(client, byKey.get(keyOf(namespace, name)), Math.min(LIVE_TIMEOUT_MS, end - clock.monotonic())),
+  );
 }
 
-async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Live> {
+/** The first pods of all namespaces come before the second ones: slow pods in one namespace leave time for the others. */
+function takeTurns(keys: readonly string[]): string[] {
+  const counts = new Counts();
+  const turns = keys.map((key) => {
+    const [namespace = ''] = key.split('/');
+    counts.add(namespace, 1);
+    return { key, turn: counts.of(namespace) };
+  });
+  return turns.toSorted((a, b) => a.turn - b.turn).map(({ key }) => key);
+}
+
+async function readOneLive(client: KubeClient, pod: Pod | undefined, timeout: Milliseconds): Promise<Live> {
   const port = pod === undefined ? undefined : findSidecar(pod)?.ports.admin;
   if (pod === undefined || port === undefined) return { unknown: 'its arguments contain no --admin port' };
+  if (timeout <= 0) return { unknown: `it was not asked, because others took the ${ALL_LIVE_TIMEOUT_MS / 1000} s for all pods` };
   const { namespace = '', name } = pod.metadata;
   try {
-    const path = toKubePath('/api/v1', 'namespaces', namespace, 'pods', `${name}:${port}`, 'proxy', 'metrics');
-    const text = await client.text(path, { timeout: LIVE_TIMEOUT_MS, maxBytes: MAX_EXPOSITION_BYTES });
+    const text = await client.readPod(namespace, `${name}:${port}`, 'metrics', { timeout, maxBytes: MAX_EXPOSITION_BYTES });
     const hash = readConfigHash(text);
     return hash === undefined
       ? { unknown: `port ${port} serves no sidegate_config_info metric` }
       : { hash, version: readBuildVersion(text) };
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;
-    return { unknown: thrown.status === FORBIDDEN ? 'you may not get pods/proxy' : thrown.message };
+    return {
+      unknown: thrown.status === FORBIDDEN ? 'you may not get pods/proxy, or the pod responded with 403' : thrown.message,
+    };
   }
 }
 
@@ -386,57 +401,17 @@ async function readEach<T>(keys: readonly string[], read: (namespace: string, na
   return found;
 }
 
-/** Uses the gate's config loader, with the path of the file in the sidecar. */
-function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): GateConfig {
-  const text = data[CONFIG_KEY];
-  if (text === undefined) return { state: 'without-key', keys: Object.keys(data) };
-  if (text.length > MAX_CONFIG_LENGTH)
-    return { state: 'unknown', reason: `${CONFIG_KEY} has ${text.length} characters; the maximum is ${MAX_CONFIG_LENGTH}` };
-  // The upstream is in the sidecar's arguments.
-  const options = { needsUpstream: false, maxProblems: MAX_PROBLEMS };
-  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, options);
-  if (loaded.config === undefined) {
-    const errors = loaded.problems.filter(isError);
-    return {
-      state: 'broken',
-      problems: errors.map(({ line, path, message }) => `line ${line ?? 1}: ${path === '' ? '' : `${path}: `}${message}`),
-    };
+/** The arguments of the sidecars with each config, as JSON. */
+function argsIn(facts: Facts): ReadonlyMap<string, ReadonlySet<string>> {
+  const known = new Map<string, Set<string>>();
+  for (const { namespace, ...workload } of findWorkloads(facts)) {
+    for (const each of startingOf({ namespace, ...workload })) {
+      const key = keyOf(namespace, configNameOf(each) ?? '');
+      const args = known.get(key) ?? new Set();
+      known.set(key, args.add(argsOf(each, facts.current)));
+    }
   }
-  const { config, hash } = loaded;
-  return {
-    state: 'valid',
-    hash,
-    workers: config.workers,
-    routes: config.routes.length,
-    open: config.routes.filter(({ allow }) => allow === 'anyone').map(({ name }) => name),
-    observing: config.routes.filter(({ mode }) => mode === 'observe').map(({ name }) => name),
-    isShared: config.store.redis !== undefined,
-    remembered: toRemembered(config),
-    secrets: toSecrets(config),
-    queueFile: queueFileOf(config),
-  };
-}
-
-/** The state that is in memory without Redis. */
-function toRemembered(config: Config): string[] {
-  const { routes } = config;
-  return [
-    ...(routes.some(remembersIds) ? ['handled IDs'] : []),
-    ...(routes.some(({ webhook }) => webhook?.order !== undefined) ? ['the newest version of each resource'] : []),
-    ...(realmsOf(config).some(({ realm }) => realm.limit !== 'off') ? ['failed login attempts'] : []),
-  ];
-}
-
-/** The Secrets whose directories the config reads. */
-function toSecrets(config: Config): string[] {
-  const folder = `${SECRETS_FOLDER}/`;
-  const files = toTexts(config).filter((text) => text.startsWith(folder));
-  return [...new Set(files.flatMap((file) => file.slice(folder.length).split('/')[0] || []))];
-}
-
-function toTexts(value: unknown): string[] {
-  if (typeof value === 'string') return [value];
-  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(toTexts) : [];
+  return known;
 }
 
 /** The hash of the config in use, from the metrics of a sidecar: the text is untrusted, as the owner of the pod can serve anything. */
@@ -456,7 +431,8 @@ function readLabel(text: string, name: string, info: RegExp): string | undefined
     const end = found === -1 ? text.length : found;
     if (end - start <= MAX_LINE_LENGTH && text.startsWith(name, start)) {
       const [, label] = info.exec(text.slice(start + name.length, end)) ?? [];
-      if (label !== undefined) return label;
+      // A copy: a part of the text would keep all of it in memory.
+      if (label !== undefined) return Buffer.from(label).toString();
     }
     start = end + 1;
   }

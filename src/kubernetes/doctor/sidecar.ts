@@ -101,6 +101,14 @@ export function lastMessageOf(pod: Pod): string {
   return `${state?.terminated?.message ?? ''}${lastState?.terminated?.message ?? ''}`;
 }
 
+/** Why the kubelet does not run it; undefined if its log says why. */
+export function reasonOf(pod: Pod): string | undefined {
+  const { state, lastState } = findStatus(pod) ?? {};
+  const waiting = state?.waiting?.reason;
+  if ((state?.terminated ?? lastState?.terminated)?.reason === 'OOMKilled') return 'OOMKilled';
+  return waiting === 'CrashLoopBackOff' ? undefined : waiting;
+}
+
 function findStatus({ status }: Pod): ContainerStatus | undefined {
   const statuses = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
   return statuses.find(({ name }) => name === CONTAINER);

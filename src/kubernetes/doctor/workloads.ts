@@ -1,7 +1,7 @@
 /** Groups pods by the workload that created them: a pod of a Deployment's ReplicaSet belongs to the Deployment. */
 import type { Milliseconds } from '../../core/clock.ts';
 import { LONGEST_GRACE_SECONDS } from '../injector/shutdown.ts';
-import { CONTROLLER_KINDS, type ControllerKind, type Facts, itemsOf } from './facts.ts';
+import { CONTROLLER_KINDS, type ControllerKind, type Facts, itemsOf, keyOf } from './facts.ts';
 import type { Controller, Named, ObjectOwner, Pod, PodTemplate } from './objects.ts';
 
 /** A pod that is being deleted and lasts longer counts like any other: its author chose its grace period. Twice, as clocks differ. */
@@ -9,6 +9,8 @@ const LONGEST_ENDING_MS: Milliseconds = 2_000 * LONGEST_GRACE_SECONDS;
 
 /** Kubernetes makes two, such as a ReplicaSet and its Deployment; operators add few. */
 const MAX_OWNERS = 8;
+/** The kinds of owners that are looked at themselves. */
+const READ_KINDS: ReadonlySet<string> = new Set(CONTROLLER_KINDS);
 
 /** A workload: the topmost controller of its pods, or a pod without a controller. */
 export interface Workload {
@@ -61,12 +63,20 @@ export function findWorkloads(facts: Facts): readonly Workload[] {
     if (ownerOf(object) === undefined)
       draftOf(object.metadata.namespace ?? '', { kind, name: object.metadata.name, controller: object });
   }
+  const passed = new Set<string>();
   for (const pod of itemsOf(facts.pods).filter((each) => isActive(each, facts.now))) {
-    draftOf(pod.metadata.namespace ?? '', climb(pod, byUid, byName)).pods.push(pod);
+    draftOf(pod.metadata.namespace ?? '', climb(pod, byUid, byName, passed)).pods.push(pod);
   }
-  // A Job without pods has ended.
-  const living = [...drafts.values()].filter(({ kind, pods }) => kind !== 'Job' || pods.length > 0);
-  return living.map((draft) => toWorkload(draft, facts));
+  // Their pods would belong to an owner that is not read, such as an object of an operator.
+  for (const { kind, object } of all) {
+    const { namespace = '', name, uid = '' } = object.metadata;
+    const owner = ownerOf(object);
+    if (owner === undefined || byUid.has(owner.uid) || READ_KINDS.has(owner.kind) || passed.has(keyOf(namespace, uid))) continue;
+    if ((countWanted(kind, object, facts) ?? 0) > 0) draftOf(namespace, { kind, name, controller: object });
+  }
+  const workloads = [...drafts.values()].map((draft) => toWorkload(draft, facts));
+  // A Job that has no pods and waits for none has ended.
+  return workloads.filter(({ kind, pods, wanted = 0 }) => kind !== 'Job' || pods.length > 0 || wanted > 0);
 }
 
 /** `deployment/web`, in the notation of kubectl. */
@@ -103,10 +113,11 @@ function ownerOf({ metadata }: Named): ObjectOwner | undefined {
  * Follows the owners as far as they could be read. The first one that could not be read is the workload, with the name in its child's reference.
  * Tenants can make owners that own each other.
  */
-function climb(pod: Pod, byUid: ReadonlyMap<string, Known>, byName: ReadonlyMap<string, Controller>): Chain {
+function climb(pod: Pod, byUid: ReadonlyMap<string, Known>, byName: ReadonlyMap<string, Controller>, passed: Set<string>): Chain {
   let chain: Chain = { kind: 'Pod', name: pod.metadata.name, controller: undefined };
   let owner = ownerOf(pod);
   for (let hops = 0; owner !== undefined && hops < MAX_OWNERS; hops++) {
+    passed.add(keyOf(pod.metadata.namespace ?? '', owner.uid));
     const known = byUid.get(owner.uid);
     const deployment = known === undefined ? toDeployment(pod, owner) : undefined;
     if (deployment !== undefined) {
@@ -133,15 +144,52 @@ function toWorkload({ namespace, kind, name, controller, pods }: WorkloadDraft, 
     template: spec?.jobTemplate?.spec.template ?? spec?.template,
     metadata,
     pods,
-    wanted: kind === 'Deployment' || kind === 'StatefulSet' || kind === 'ReplicaSet' ? spec && (spec.replicas ?? 1) : undefined,
+    wanted: controller && countWanted(kind, controller, facts),
     failure: findFailure(controller, facts),
   };
 }
 
+function countWanted(kind: string, controller: Controller, facts: Facts): number | undefined {
+  const { spec, status, metadata } = controller;
+  switch (kind) {
+    case 'Deployment':
+      // A rollout that is paused from the start makes no pods.
+      return spec.paused === true && findOwned(controller, facts).length === 0 ? 0 : (spec.replicas ?? 1);
+    case 'StatefulSet':
+    case 'ReplicaSet':
+      return spec.replicas ?? 1;
+    case 'DaemonSet':
+      return status?.desiredNumberScheduled;
+    case 'Job':
+      return countFirst(controller);
+    case 'CronJob': {
+      const jobs = itemsOf(facts.controllers.Job).filter(
+        (job) => metadata.uid !== undefined && ownerOf(job)?.uid === metadata.uid,
+      );
+      return jobs.reduce((sum, job) => sum + countFirst(job), 0);
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** The pods of a Job that never had one: later, pods that ended are gone, and new ones wait. */
+function countFirst({ spec, status = {} }: Controller): number {
+  const { active = 0, failed = 0, succeeded = 0, conditions = [] } = status;
+  const { parallelism = 1 } = spec;
+  const isOver = conditions.some((each) => each.status === 'True' && ['Complete', 'Failed'].includes(each.type));
+  return isOver || spec.suspend === true || active + failed + succeeded > 0
+    ? 0
+    : Math.min(parallelism, spec.completions ?? parallelism);
+}
+
 /** ReplicaFailure is a condition of the ReplicaSet, and its Deployment repeats it. */
 function findFailure(controller: Controller | undefined, facts: Facts): string | undefined {
-  const uid = controller?.metadata.uid;
-  const owned = itemsOf(facts.controllers.ReplicaSet).filter((set) => uid !== undefined && ownerOf(set)?.uid === uid);
-  const conditions = [controller, ...owned].flatMap((each) => each?.status?.conditions ?? []);
+  const conditions = [controller, ...findOwned(controller, facts)].flatMap((each) => each?.status?.conditions ?? []);
   return conditions.find(({ type, status }) => type === 'ReplicaFailure' && status === 'True')?.message;
+}
+
+function findOwned(controller: Controller | undefined, facts: Facts): readonly Controller[] {
+  const uid = controller?.metadata.uid;
+  return itemsOf(facts.controllers.ReplicaSet).filter((set) => uid !== undefined && ownerOf(set)?.uid === uid);
 }

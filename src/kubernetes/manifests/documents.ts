@@ -36,7 +36,7 @@ const CUSTOM_TAGS = (tags: Tags): Tags => {
 };
 const LETTER: ScalarTag = { tag: 'tag:yaml.org,2002:str', default: true, test: /^[yYnN]$/, resolve: (text) => text };
 
-/** A number, boolean or null in its original spelling. */
+/** A plain scalar in its original spelling. */
 class Verbatim {
   readonly source: string;
   constructor(source: string) {
@@ -60,8 +60,11 @@ export function parseManifests(file: string, text: string): readonly Manifest[] 
   if (problems.length > 0) return { problems };
   let start = 0;
   return documents.map((document, index) => {
-    const source = text.slice(start, document.range[2]);
-    start = document.range[2];
+    const [, , end] = document.range;
+    // An empty document ends before its line break.
+    const next = text[end - 1] === '\n' ? end : text.indexOf('\n', end) + 1 || text.length;
+    const source = text.slice(start, next);
+    start = next;
     return toManifest(document, index + 1, { source, line: lineCounter.linePos(document.contents?.range[0] ?? 0).line });
   });
 }
@@ -75,7 +78,7 @@ function toManifest(parsed: Document, number: number, place: { readonly source: 
     value: parsed.toJS({ maxAliasCount: 100 }),
     apply: (base, patch) => {
       // Aliases are expanded, because their anchors must not change. JSON is converted to YAML.
-      if (!isChanged && (hasAliases(parsed) || isJson(parsed))) document = rebuild(parsed);
+      if (!isChanged && (hasAliases(parsed) || isFlow(parsed.contents))) document = rebuild(parsed);
       isChanged = true;
       for (const operation of patch) change(document, base, operation);
     },
@@ -95,8 +98,8 @@ function hasAliases(document: Document): boolean {
   return found;
 }
 
-function isJson({ contents }: Document): boolean {
-  return isCollection(contents) && contents.flow === true;
+function isFlow(node: unknown): boolean {
+  return isCollection(node) && node.flow === true;
 }
 
 function rebuild(document: Document): Document {
@@ -138,14 +141,29 @@ function fromPointer(pointer: string): string[] {
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
+/** Other readers accept fewer plain scalars between brackets than the printer writes: neither `:8480` nor `/a?b`. */
+const SAFE_IN_FLOW = /^[\w./-]+$/;
+/** Other readers take strings such as 12:30, 2026-01-01 and 0o17 for numbers or dates. */
+const AMBIGUOUS = /^[-+]?\d[\d_]*[-:o]/;
+
+/** Whether another reader could misread the string without quotes, although the printer sees no need for them. */
+function isMisread(text: string, path: readonly unknown[]): boolean {
+  return AMBIGUOUS.test(text) || (!SAFE_IN_FLOW.test(text) && path.some(isFlow));
+}
+
 function print(document: Document, source: string): string {
-  visit(document, {
-    Scalar: (_, node) => {
-      if (node.source !== undefined && node.type === 'PLAIN' && typeof node.value !== 'string' && node.tag === undefined)
-        node.value = new Verbatim(node.source);
+  const printed = document.clone();
+  visit(printed, {
+    Scalar: (_, node, path) => {
+      const { source: original, value } = node;
+      if (original === undefined) {
+        if (typeof value === 'string' && isMisread(value, path))
+          node.type = value.includes('"') ? 'QUOTE_SINGLE' : 'QUOTE_DOUBLE';
+      } else if (node.type === 'PLAIN' && node.tag === undefined && (typeof value !== 'string' || value === original))
+        node.value = new Verbatim(original);
     },
   });
-  const text = document.toString({
+  const text = printed.toString({
     lineWidth: 0,
     indentSeq: hasIndentedLists(document, source),
     flowCollectionPadding: /\{ \S/.test(source),

@@ -13,7 +13,7 @@ import {
   Meter,
 } from '../../../../src/diagnostics/explain/analysis.ts';
 import { EXPLAIN_CAUSES, type ExplainCause } from '../../../../src/diagnostics/explain/explain-metrics.ts';
-import { CAUSES } from '../../../../src/diagnostics/explain/findings.ts';
+import { FIXES } from '../../../../src/diagnostics/explain/findings.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { SchemeDescription, SecretEncoding } from '../../../../src/verify/schemes/description.ts';
@@ -503,7 +503,7 @@ describe('finds', () => {
     expect(found.causes).toContain(cause);
     expect(found.causes.includes('unknown')).toBe(cause === 'unknown');
     // A URL has a fix of its own (url-forms.test.ts).
-    for (const { cause: each, fix } of found.findings) if (each !== 'url') expect(fix).toBe(CAUSES[each].fix);
+    for (const { cause: each, fix } of found.findings) if (each !== 'url') expect(fix).toBe(FIXES[each]);
   });
 
   test('every cause, except the one of skipped analyses', () => {

@@ -65,6 +65,24 @@ describe('a CA', () => {
     expect(planRotation(announced, undefined, late, TIMES)?.step).toBe('switched');
   });
 
+  test('that a clock ahead has issued is replaced once the clock is right', () => {
+    const old = make();
+    const ahead = START + 700 * HOUR;
+    const replaced = planRotation(make(ahead), undefined, START, TIMES);
+    expect(replaced?.step).toBe('replaced');
+    // Perhaps this clock is the wrong one.
+    expect(toTrusted(replaced?.caSet as CaSet)).toHaveLength(2);
+    const announced = { ...old, next: createCa(ahead, TIMES.caLifetime) };
+    expect(planRotation(announced, undefined, START, TIMES)).toBeUndefined();
+    const plan = planRotation(announced, undefined, START + 600 * HOUR, TIMES);
+    expect(plan?.step).toBe('announced');
+    expect(toEnd(plan?.caSet.next?.certificate as X509Certificate)).toBe(START + 600 * HOUR + TIMES.caLifetime);
+  });
+
+  test('that is in use for less than the difference of two clocks stays', () => {
+    expect(planRotation(make(START + 60 * SECOND), undefined, START, TIMES)).toBeUndefined();
+  });
+
   test('that was removed from the Secret stays trusted if a replica knows it', () => {
     const known = make().current.certificate;
     const plan = planRotation(undefined, known, START + HOUR, TIMES);

@@ -184,7 +184,7 @@ test('does not read a response beyond the limit', async () => {
   expect((await failureOf(client.request('GET', toKubePath('/x?a=b'), { maxBytes: 100 }))).message).toMatch(
     /the response to \/x has more than 100 bytes$/,
   );
-  expect(await client.text(toKubePath('/x'), { maxBytes: 101 })).toHaveLength(101);
+  expect(await client.readPod('a', 'b:1', 'x', { maxBytes: 101 })).toHaveLength(101);
 });
 
 test('reports a response that is incomplete or not JSON', async () => {
@@ -244,6 +244,27 @@ test('waits as long as a busy API server requests, at most three times', async (
   }
   expect((await failure).status).toBe(429);
   expect(server.asked).toHaveLength(4);
+});
+
+test('takes no orders from a pod: neither to wait, nor to send again or with another token', async () => {
+  let tokens = 0;
+  const { server, client } = await start(
+    ({ url }, response) => {
+      const [status = 200] = url.split('/').map(Number).filter(Boolean);
+      if (url === '/version') answerJson(response, 200, {});
+      else if (status === 200) response.destroy();
+      else response.writeHead(status, { 'Retry-After': '1', Location: '/x' }).end();
+    },
+    () => ({ token: async () => `${++tokens}` }),
+  );
+  for (const status of [429, 401, 307, 200]) {
+    // The pod's answer uses the connection of this one again.
+    await client.request('GET', toKubePath('/version'));
+    const error = await failureOf(client.readPod('shop', 'web-1:8481', `${status}`));
+    expect(error.status).toBe(status === 200 ? 0 : status);
+  }
+  expect([server.asked.length, tokens]).toEqual([8, 8]);
+  expect(server.asked[1]?.url).toBe('/api/v1/namespaces/shop/pods/web-1:8481/proxy/429');
 });
 
 test('lists page by page, with metadata only on request', async () => {

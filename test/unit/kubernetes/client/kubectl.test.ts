@@ -35,12 +35,22 @@ test('uses the service account in a pod, unless a kubeconfig is chosen', async (
   await expect(connect({}, pod)).rejects.toThrow(/do not form a valid address/);
   await expect(connect({}, { ...pod, KUBECONFIG: '', HOME: undefined })).rejects.toThrow(/do not form a valid address/);
   const kubectl = /kubectl is not in PATH/;
-  await expect(connect({ kubeconfig: 'a' }, pod)).rejects.toThrow(kubectl);
+  const kubeconfig = join(folder, 'a');
+  writeFileSync(kubeconfig, '');
+  await expect(connect({ kubeconfig }, pod)).rejects.toThrow(kubectl);
   await expect(connect({ context: 'a' }, pod)).rejects.toThrow(kubectl);
-  await expect(connect({}, { ...pod, KUBECONFIG: 'a' })).rejects.toThrow(kubectl);
+  await expect(connect({}, { ...pod, KUBECONFIG: `missing:${kubeconfig}` })).rejects.toThrow(kubectl);
   mkdirSync(join(folder, '.kube'));
   writeFileSync(join(folder, '.kube', 'config'), '');
   await expect(connect({}, pod)).rejects.toThrow(kubectl);
+});
+
+test('names a kubeconfig that does not exist', async () => {
+  const [missing, other] = [join(folder, 'missing'), join(folder, 'other')];
+  await expect(connect({ kubeconfig: missing })).rejects.toThrow(`the kubeconfig ${missing} does not exist`);
+  await expect(connect({}, { KUBECONFIG: `${missing}:${other}` })).rejects.toThrow(
+    `none of the files in KUBECONFIG exists: ${missing}, ${other}`,
+  );
 });
 
 test('ends a kubectl that does not respond', async () => {

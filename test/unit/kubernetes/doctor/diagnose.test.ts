@@ -35,6 +35,11 @@ function examine(over: Over = {}) {
 }
 
 const template = makeTemplate();
+/** Of an object that an operator made. */
+const OPERATED: Json = {
+  ...{ name: 'agent', namespace: NAMESPACE, uid: 'agent' },
+  ownerReferences: [{ kind: 'Gateway', name: 'g', uid: 'g', controller: true }],
+};
 const with_ = (interception: string, more: Json = {}): Json =>
   makeTemplate({ ...more, annotations: { 'sidegate.dev/interception': interception, ...more.annotations } });
 /** One Deployment of this template with one pod of it. */
@@ -141,6 +146,105 @@ describe('a workload', () => {
     const { codes, web, messageOf } = examine({ ...makeDeployment(template, { setStatus: denied }), pods: [] });
     expect([codes, web.state]).toEqual([['pods-missing'], 'idle']);
     expect(messageOf('pods-missing')).toBe('deployment/web should have 1 pod but has none: denied the request: no sidecar');
+  });
+
+  test.each([
+    ['ImagePullBackOff', { state: { waiting: { reason: 'ImagePullBackOff' } } }, 'kubectl -n shop describe pod a'],
+    [
+      'OOMKilled',
+      { state: { waiting: { reason: 'CrashLoopBackOff' } }, lastState: { terminated: { reason: 'OOMKilled' } } },
+      'memory-limit',
+    ],
+    ['', { state: { waiting: { reason: 'CrashLoopBackOff' } } }, 'kubectl -n shop logs a -c sidegate'],
+  ])('is told why its sidecar does not start: %s', (reason, state, fix) => {
+    const pod: Json = makePod('a', template, OWNER);
+    pod.status.initContainerStatuses = [{ name: 'sidegate', ready: false, restartCount: 0, ...state }];
+    const { messageOf, fixOf } = examine({ pods: [pod] });
+    expect(messageOf('sidecar-not-ready')).toBe(`the sidecar of a is not ready${reason === '' ? '' : ` (${reason})`}`);
+    expect(fixOf('sidecar-not-ready')).toContain(fix);
+  });
+
+  test.each([makeBare('old', template, OWNER), makePod('old', template, OWNER)])(
+    'is told why new pods are denied, also while old ones run',
+    (old) => {
+      const denied = { conditions: [{ type: 'ReplicaFailure', status: 'True', message: 'denied the request: set the port' }] };
+      const { codes, messageOf, fixOf } = examine({ ...makeDeployment(template, { setStatus: denied }), pods: [old] });
+      expect(codes).toContain('pods-missing');
+      expect(messageOf('pods-missing')).toBe('deployment/web cannot create new pods: denied the request: set the port');
+      if (codes.includes('no-sidecar')) expect(fixOf('no-sidecar')).toBe('let new pods be created: see pods-missing');
+    },
+  );
+
+  test.each([
+    ['DaemonSet', { spec: { template }, status: { desiredNumberScheduled: 3 } }, '3 pods'],
+    ['StatefulSet', { spec: { template, replicas: 2 } }, '2 pods'],
+    ['Job', { spec: { template }, status: {} }, '1 pod'],
+    ['Job', { spec: { template, parallelism: 2 } }, '2 pods'],
+    ['Job', { spec: { template, parallelism: 5, completions: 1 } }, '1 pod'],
+    ['Deployment', { metadata: OPERATED, spec: { template, replicas: 3 } }, '3 pods'],
+    ['Job', { metadata: OPERATED, spec: { template } }, '1 pod'],
+  ])('is told that pods are missing if all were denied: %s %#', (kind, object, count) => {
+    const each = { metadata: { name: 'agent', namespace: NAMESPACE, uid: 'agent' }, ...object };
+    const { codes, workloads, messageOf } = examine({ Deployment: [], ReplicaSet: [], pods: [], [kind]: [each] });
+    expect([codes, workloads.map(({ state }) => state)]).toEqual([['pods-missing'], ['idle']]);
+    expect(messageOf('pods-missing')).toBe(`${kind.toLowerCase()}/agent should have ${count} but has none`);
+  });
+
+  test('is not told that pods are missing if an operator owns it and they are there', () => {
+    const Deployment = [{ metadata: OPERATED, spec: { template } }];
+    const ownerReferences = [{ kind: 'Deployment', name: 'agent', uid: 'agent', controller: true }];
+    const ReplicaSet = [
+      { metadata: { name: 'agent-1', namespace: NAMESPACE, uid: 'agent-1', ownerReferences }, spec: { template } },
+    ];
+    const pods = [makePod('a', template, { name: 'agent-1', uid: 'agent-1' })];
+    const { codes, workloads } = examine({ Deployment, ReplicaSet, pods });
+    expect([codes, workloads.map(({ kind }) => kind)]).toEqual([[], ['Gateway']]);
+    const old = [{ metadata: OPERATED, spec: { template, replicas: 0 } }];
+    expect(examine({ Deployment: [], ReplicaSet: old, pods: [] }).workloads).toEqual([]);
+  });
+
+  test('has no missing pods if its owner may not be read', () => {
+    const { ReplicaSet } = makeDeployment(template, { setStatus: {} });
+    expect(examine({ Deployment: { unknown: 'x' }, ReplicaSet, pods: [] }).workloads).toEqual([]);
+  });
+
+  test('has no missing pods if its rollout was paused before the first', () => {
+    const paused = makeDeployment(template, { spec: { paused: true } });
+    expect(examine({ ...paused, ReplicaSet: [], pods: [] }).codes).toEqual([]);
+    expect(examine({ ...paused, pods: [] }).codes).toEqual(['pods-missing']);
+  });
+
+  test('is told that pods are missing if those of the Jobs of a CronJob were denied', () => {
+    const job = (status: Json): Json => {
+      const ownerReferences = [{ kind: 'CronJob', name: 'nightly', uid: 'cron', controller: true }];
+      return { metadata: { name: 'j', namespace: NAMESPACE, uid: 'j', ownerReferences }, spec: { template }, status };
+    };
+    const metadata = { name: 'nightly', namespace: NAMESPACE, uid: 'cron' };
+    const CronJob = [{ metadata, spec: { jobTemplate: { spec: { template } } } }];
+    const codesWith = (status: Json) => examine({ Deployment: [], ReplicaSet: [], pods: [], CronJob, Job: [job(status)] }).codes;
+    expect(codesWith({})).toEqual(['pods-missing']);
+    expect(codesWith({ succeeded: 1 })).toEqual([]);
+  });
+
+  test.each([
+    ['completed', {}, { conditions: [{ type: 'Complete', status: 'True' }] }],
+    ['failed before its first pod', {}, { conditions: [{ type: 'Failed', status: 'True' }] }],
+    ['waits after a pod that failed', {}, { failed: 1 }],
+    ['is suspended', { suspend: true }, {}],
+  ])('has no missing pods if it is a Job that %s', (_what, spec, status) => {
+    const Job = [{ metadata: { name: 'j', namespace: NAMESPACE, uid: 'j' }, spec: { template, ...spec }, status }];
+    expect(examine({ Deployment: [], ReplicaSet: [], pods: [], Job })).toMatchObject({ codes: [], workloads: [] });
+  });
+
+  test('is told why its pods are denied in a namespace that requires the sidecar, also without the label', () => {
+    const plain = { ...template, metadata: { labels: { app: 'web' } } };
+    const denied = { conditions: [{ type: 'ReplicaFailure', status: 'True', message: 'denied the request: no sidecar' }] };
+    const over = { ...makeDeployment(plain, { setStatus: denied }), pods: [] };
+    const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
+    expect(examine({ ...over, namespaces }).messageOf('pods-missing')).toBe(
+      'deployment/web should have 1 pod but has none: denied the request: no sidecar',
+    );
+    expect(examine(over).codes).toEqual([]);
   });
 
   test('is told which annotation helps if a quota denies its pods', () => {
@@ -526,6 +630,37 @@ describe('a Service', () => {
     expect(examine({ services, ingresses: [fallback] }).messageOf('service-to-app')).toContain('behind Ingress all)');
   });
 
+  test.each([
+    ['a NodePort', { type: 'NodePort' }, []],
+    ['a load balancer', { type: 'LoadBalancer' }, []],
+    ['an address of its own', { externalIPs: ['203.0.113.7'] }, []],
+    [
+      'an Ingress',
+      {},
+      [{ metadata: { name: 'all', namespace: NAMESPACE }, spec: { defaultBackend: { service: { name: 'web' } } } }],
+    ],
+  ])('exposes the admin port of the sidecar outside the cluster by %s', (_what, spec, ingresses) => {
+    for (const targetPort of [8481, 'sidegate-admin']) {
+      const services = [makeService({ ...spec, ports: [{ port: 80, targetPort }] })];
+      expect(examine({ services, ingresses })).toMatchObject({ codes: ['admin-exposed'], web: { state: 'protected' } });
+    }
+    expect(examine({ services: [makeService({ ports: [{ port: 80, targetPort: 8481 }] })] }).codes).toEqual([]);
+    const both = [
+      { port: 80, targetPort: 'sidegate' },
+      { port: 9090, name: 'metrics', targetPort: 8481 },
+    ];
+    const toPort = (port: Json): Json => ({
+      metadata: { name: 'front', namespace: NAMESPACE },
+      spec: { rules: [{ http: { paths: [{ backend: { service: { name: 'web', port } } }] } }] },
+    });
+    const codesOf = (port: Json) => examine({ services: [makeService({ ports: both })], ingresses: [toPort(port)] }).codes;
+    expect([{ number: 80 }, { number: 9090 }, { name: 'metrics' }].map(codesOf)).toEqual([
+      [],
+      ['admin-exposed'],
+      ['admin-exposed'],
+    ]);
+  });
+
   test('counts only if it selects the pods, in their namespace', () => {
     const ports = [{ port: 80, targetPort: 8080 }];
     const elsewhere = makeService({ ports }, 'elsewhere');
@@ -553,6 +688,8 @@ describe('a Service', () => {
       /targetPort sidgate, a name that no container of the pod declares: it has no endpoints/,
     );
     const old = examine({ version: { major: 1, minor: 32 } });
+    const toAdmin = [makeService({ type: 'NodePort', ports: [{ port: 80, targetPort: 'sidegate-admin' }] })];
+    expect(examine({ version: { major: 1, minor: 32 }, services: toAdmin }).codes).toEqual(['service-to-nothing']);
     expect([old.codes, old.fixOf('service-to-nothing')]).toEqual([['service-to-nothing'], 'set its targetPort to 8480']);
     expect(
       examine(
@@ -594,6 +731,19 @@ test.each([
       }),
     ).codes,
   ).toEqual(codes);
+});
+
+test('reports a hostPort of the admin port', () => {
+  const over = changed('service', (pod) => {
+    pod.spec.containers[0].ports.push({ containerPort: 8481, hostPort: 9090 });
+  });
+  expect(examine(over).messageOf('admin-exposed')).toBe(
+    'hostPort 9090 of the container web exposes port 8481, the admin port of the sidecar, outside the cluster',
+  );
+  const onLoopback = changed('service', (pod) => {
+    pod.spec.containers[0].ports.push({ containerPort: 8481, hostPort: 9090, hostIP: '127.0.0.1' });
+  });
+  expect(examine(onLoopback).codes).not.toContain('admin-exposed');
 });
 
 test('reports a hostPort that another native sidecar declares', () => {
@@ -722,10 +872,49 @@ describe('the config', () => {
     expect(messageOf(code)).toMatch(message);
   });
 
+  test('does not start with the arguments of one workload', () => {
+    const { args } = (makePod('a') as Json).spec.initContainers[0];
+    const conflicts = new Map([[JSON.stringify(args), ['--upstream: it is the API of provider']]]);
+    const { codes, messageOf } = examine({ configs: sound({ conflicts }) });
+    expect(codes).toEqual(['config-broken']);
+    expect(messageOf('config-broken')).toBe(
+      'the sidecar does not start with the config in the ConfigMap web-gate: --upstream: it is the API of provider',
+    );
+    const others = examine(of(with_('env'), { configs: sound({ conflicts }) }));
+    expect(others.codes).not.toContain('config-broken');
+  });
+
+  test('refers to variables, which only a sidecar that was written by hand has', () => {
+    const variables = [{ path: 'routes.0.webhook.keys.0.secret.env', variable: 'STRIPE' }];
+    const { codes, messageOf } = examine({ configs: sound({ variables }) });
+    expect(codes).toEqual(['config-broken']);
+    expect(messageOf('config-broken')).toMatch(/secret\.env is STRIPE, but the sidecar has no such variable$/);
+    for (const more of [{ env: [{ name: 'STRIPE' }] }, { envFrom: [{ secretRef: { name: 'stripe' } }] }]) {
+      const pod: Json = makePod('a');
+      Object.assign(pod.spec.initContainers[0], more);
+      const found = examine({ Deployment: [], ReplicaSet: [], pods: [pod], configs: sound({ variables }) });
+      expect(found.codes).not.toContain('config-broken');
+    }
+  });
+
+  test('refers to variables that another webhook adds', () => {
+    const configs = sound({ variables: [{ path: 'routes.0.webhook.keys.0.secret.env', variable: 'STRIPE' }] });
+    const rules = { ...CURRENT.rules, allowedEnv: ['STRIPE'] };
+    const pod: Json = makePod('a', template, OWNER);
+    pod.spec.initContainers[0].env = [{ name: 'STRIPE' }];
+    const codesOf = (over: Over) => examine({ configs, current: { ...CURRENT, rules }, ...over }).codes;
+    expect(codesOf({ pods: [pod] })).not.toContain('config-broken');
+    expect(codesOf({ ...makeDeployment(template, { spec: { replicas: 0 } }), pods: [] })).toEqual([]);
+    expect(codesOf({ ...makeDeployment(template, { spec: { replicas: 0 } }), pods: [], current: CURRENT })).toEqual([
+      'config-broken',
+    ]);
+    expect(codesOf({})).toEqual(['config-broken']);
+  });
+
   test('reads a Secret that is not mounted', () => {
     const { codes, messageOf, fixOf } = examine({ configs: sound({ secrets: ['web-secret', 'other'] }) });
     expect(codes).toEqual(['secret-not-mounted']);
-    expect(messageOf('secret-not-mounted')).toMatch(/reads the Secret other, which is not mounted/);
+    expect(messageOf('secret-not-mounted')).toMatch(/reads the Secret other, which is not mounted: new pods do not start/);
     expect(fixOf('secret-not-mounted')).toMatch(/sidegate\.dev\/secrets in the pod template: other$/);
   });
 
@@ -847,6 +1036,71 @@ describe('admission', () => {
     ]);
   });
 
+  test('has no policy that denies beside the one that injects', () => {
+    const inject = { metadata: { name: 'sidegate-inject' } };
+    const mutating = {
+      ...{ webhooks: [], injectors: [], mutatingPolicies: [inject] },
+      mutatingBindings: [{ ...inject, spec: { policyName: 'sidegate-inject' } }],
+    };
+    expect(examine(mutating).codes).toEqual([]);
+    expect(examine({ ...mutating, policies: [], bindings: [] }).codes).toEqual(['policy-missing']);
+  });
+
+  test.each([
+    ['namespaces', { namespaceSelector: { matchLabels: { team: 'a' } } }],
+    ['objects', { objectSelector: { matchExpressions: [{ key: 'team', operator: 'Exists' }] } }],
+    ['operations', { resourceRules: [{ operations: ['UPDATE'] }] }],
+    ['all others', { excludeResourceRules: [{ operations: ['CREATE'] }] }],
+  ])('does not deny where a binding is only for some %s', (_what, matchResources) => {
+    const bindings = ['sidegate-protected', 'sidegate-enforced'].map((policyName) => ({
+      metadata: { name: `bind-${policyName}` },
+      spec: { policyName, validationActions: ['Deny'], matchResources },
+    }));
+    const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
+    const { codes, messageOf, fixOf } = examine({ bindings, namespaces });
+    expect(codes).toEqual(['fails-open', 'enforce-without-policy']);
+    expect(messageOf('fails-open')).toMatch(
+      /and no policy denies all of them in shop: the binding bind-sidegate-protected denies only some pods, because of its matchResources$/,
+    );
+    expect(fixOf('fails-open')).toMatch(/^remove matchResources from the binding bind-sidegate-protected,/);
+    expect(examine({ bindings, namespaces: { unknown: 'x' } }).messageOf('fails-open')).toMatch(
+      /denies all of them: the binding/,
+    );
+    const [, enforced] = bindings;
+    const forAll = { ...bindings[0], spec: { ...bindings[0]?.spec, matchResources: { namespaceSelector: {} } } };
+    const forEnforced = { namespaceSelector: { matchLabels: { 'sidegate.dev/enforce': 'true' } } };
+    const chart = [forAll, { ...enforced, spec: { ...enforced?.spec, matchResources: forEnforced } }];
+    expect(examine({ bindings: chart, namespaces }).codes).toEqual([]);
+  });
+
+  test.each(['webhook', 'policy'])('does not fail open where the %s does not inject', (how) => {
+    const name = 'kubernetes.io/metadata.name';
+    const of = (namespace: string, team = '') => ({ metadata: { name: namespace, labels: { [name]: namespace, team } } });
+    const bind = (id: string, namespaceSelector: Json) => ({
+      metadata: { name: id },
+      spec: { policyName: 'sidegate-protected', validationActions: ['Deny'], matchResources: { namespaceSelector } },
+    });
+    const namespaceSelector = { matchExpressions: [{ key: name, operator: 'NotIn', values: ['kube-system'] }] };
+    const inject = { metadata: { name: 'sidegate-inject' } };
+    const installed =
+      how === 'webhook'
+        ? { webhooks: [makeWebhook({ namespaceSelector, failurePolicy: 'Fail' })] }
+        : {
+            ...{ webhooks: [], injectors: [], mutatingPolicies: [inject] },
+            mutatingBindings: [{ ...inject, spec: { policyName: 'sidegate-inject', matchResources: { namespaceSelector } } }],
+          };
+    const toTeam = (team: string) => bind(`of-${team}`, { matchLabels: { team } });
+    const over = { ...installed, policies: [{ metadata: { name: 'sidegate-protected' } }] };
+    const namespaces = [of('kube-system'), of(NAMESPACE, 'a'), of('other', 'b')];
+    expect(examine({ ...over, namespaces, bindings: [bind('same', namespaceSelector)] }).codes).toEqual([]);
+    expect(examine({ ...over, namespaces, bindings: [toTeam('a'), toTeam('b')] }).codes).toEqual([]);
+    const { codes, messageOf } = examine({ ...over, namespaces, bindings: [toTeam('a')] });
+    expect([codes, messageOf('policy-missing')]).toEqual([
+      ['policy-missing'],
+      'no policy denies all pods in other from which another webhook removed the sidecar: the binding of-a denies only some pods, because of its matchResources',
+    ]);
+  });
+
   test('has policies without a binding, or that only warn', () => {
     const bindings = (...given: [string, string][]) => ({
       bindings: given.map(([policyName, action]) => ({
@@ -888,6 +1142,14 @@ describe('admission', () => {
     const injectors = [{ metadata: { name: 'sidegate-injector', namespace: 'sidegate' }, status: {} }];
     expect(examine({ injectors }).messageOf('injector-down')).toBe(
       'no replica of the injector sidegate/sidegate-injector is ready',
+    );
+  });
+
+  test('has a webhook whose injector was deleted', () => {
+    const { codes, messageOf } = examine({ injectors: [] });
+    expect(codes).toEqual(['injector-down']);
+    expect(messageOf('injector-down')).toBe(
+      'the webhook inject.sidegate.dev calls an injector in the namespace sidegate, which has no Deployment of it',
     );
   });
 });

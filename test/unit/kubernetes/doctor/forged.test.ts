@@ -352,6 +352,48 @@ describe('an EndpointSlice with the port of the app', () => {
   });
 });
 
+describe('a headless Service without a selector', () => {
+  const hl = (namespace: string, over: Json = {}): Json => ({
+    metadata: { name: 'hl', namespace },
+    spec: { clusterIP: 'None', ports: [{ port: 8080 }], ...over },
+  });
+  const slice = (namespace: string, address = '10.1.0.1'): Json => ({
+    metadata: { name: 'by-hand', namespace, labels: { 'kubernetes.io/service-name': 'hl' } },
+    endpoints: [{ addresses: [address] }],
+    ports: [{ port: 8480 }],
+  });
+  const withService = (service: Json, endpointSlice: Json, more: Json[] = []) =>
+    examine({ services: [makeService(), service, ...more], endpointSlices: [endpointSlice] });
+
+  test("makes the workload bypassable if it leads to the app's port, in any namespace", () => {
+    for (const namespace of ['shop', 'other'])
+      expect(withService(hl(namespace), slice(namespace))).toMatchObject({ state: 'bypassed', codes: ['headless-to-app'] });
+    expect(withService(hl('other'), slice('other', '010.001.000.001')).web?.findings[0]?.message).toMatch(
+      /^Service other\/hl \(headless\), port 8080, is headless/,
+    );
+    const selecting = hl('shop', { selector: { app: 'another' } });
+    expect(withService(selecting, slice('shop')).codes).toEqual(['headless-to-app']);
+  });
+
+  test("makes the workload bypassable if another name of it has the app's port", () => {
+    const alias = {
+      metadata: { name: 'al', namespace: 'shop' },
+      spec: { type: 'ExternalName', externalName: 'hl.shop.svc.cluster.local', ports: [{ port: 8080 }] },
+    };
+    const onSidecar = hl('shop', { ports: [{ port: 8480 }] });
+    expect(withService(onSidecar, slice('shop'), [alias]).codes).toEqual(['external-name-to-app']);
+  });
+
+  test.each<[string, Json, Json]>([
+    ["has the sidecar's port", hl('shop', { ports: [{ port: 8480 }] }), slice('shop')],
+    ['has a cluster IP', hl('shop', { clusterIP: '10.96.0.8' }), slice('shop')],
+    ['leads to another address', hl('shop'), slice('shop', '10.1.0.9')],
+    ['has the name of one in another namespace', hl('other'), slice('shop')],
+  ])('leaves the workload protected if it %s', (_what, service, endpointSlice) => {
+    expect(withService(service, endpointSlice)).toMatchObject({ codes: [] });
+  });
+});
+
 describe('a Service of type ExternalName', () => {
   const alias = (externalName: string, over: Json = {}, name = 'ext'): Json => ({
     metadata: { name, namespace: 'shop' },
@@ -400,6 +442,26 @@ describe('a tenant', () => {
       ports: [{ port: 1 }],
     }));
     expect(examine({ pods, services: [makeService(), ...aliases], endpointSlices }).codes).toEqual([]);
+  });
+
+  test('slows the doctor down only once by Services that select many pods that are alike', () => {
+    const many = (length: number, make: (index: number) => Json): Json[] => Array.from({ length }, (_, index) => make(index));
+    const base: Json = makePod('web-1-a', makeTemplate(), OWNER);
+    const pods = many(200, (i) => ({ ...base, metadata: { ...base.metadata, name: `web-1-${i}` } }));
+    let reads = 0;
+    const services = many(50, (i) => {
+      const service: Json = makeService({}, `s${i}`);
+      const spec = {
+        ...service.spec,
+        get ports() {
+          reads++;
+          return [{ port: 80, targetPort: 8080 }];
+        },
+      };
+      return { ...service, spec };
+    });
+    expect(examine({ pods, services }).codes).toHaveLength(50);
+    expect(reads).toBeLessThan(50 * 10);
   });
 
   test.each([
