@@ -7,7 +7,7 @@ import {
   PROGRAM_FOLDERS,
   PROGRAM_VARIABLES,
 } from '../src/kubernetes/injector/kubernetes-values.ts';
-import { freeForm, textMap } from './values-forms.ts';
+import { labelSelector, textMap } from './values-forms.ts';
 
 const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);
 
@@ -34,7 +34,7 @@ export const admission = z.strictObject({
     .array(z.string())
     .default(['kube-system', 'kube-node-lease'])
     .describe('Namespaces where no pod gets the sidecar.'),
-  namespaceSelector: freeForm()
+  namespaceSelector: labelSelector()
     .default({})
     .describe(
       'Label selector (`matchLabels`, `matchExpressions`) for the namespaces where sidecars are injected. Empty: all namespaces that are not excluded.',
@@ -55,7 +55,7 @@ export const admission = z.strictObject({
     ),
   enforceActions: ACTIONS.default(['Deny']).describe('Actions of that policy.'),
   allowedImages: z
-    .array(z.string().min(1))
+    .array(z.string().regex(/^(?:\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$/))
     .default([])
     .describe(
       "Images that both policies allow for a container `sidegate`, in addition to the chart's images (`image`, `sidecar.image`). An entry with a tag or digest allows exactly that image; a tag allows no digest. A repository allows all of its tags and digests; pods of the library chart, of `sidegate inject` and of a registry mirror may need that. `*` allows any image and disables this protection.",

@@ -1,6 +1,15 @@
 /** Values of the central sending side: a Deployment of `sidegate deliver`, which sends the events that the sidecars of apps accept. */
 import { z } from 'zod';
-import { containerSecurityContext, freeForm, freeList, objectName, podSecurityContext, port, textMap } from './values-forms.ts';
+import {
+  containerSecurityContext,
+  freeForm,
+  freeList,
+  objectName,
+  podSecurityContext,
+  port,
+  replicaCount,
+  textMap,
+} from './values-forms.ts';
 
 const ranges = (): z.ZodArray<z.ZodString> => z.array(z.string().regex(/^[0-9a-fA-F.:]+\/[0-9]{1,3}$/));
 
@@ -47,10 +56,7 @@ export const deliver = z.strictObject({
     .describe(
       'Secrets that the config refers to, such as the one with the URL of PostgreSQL; each is mounted as the directory `../secrets/NAME`, relative to the config.',
     ),
-  replicas: z
-    .number()
-    .int()
-    .min(1)
+  replicas: replicaCount()
     .default(2)
     .describe('Number of pods. They share the endpoints; each endpoint is served by one pod at a time.'),
   adminPort: port().default(8481).describe('Port of health checks and metrics.'),
@@ -62,7 +68,7 @@ export const deliver = z.strictObject({
     .describe('Additional environment variables, as a Kubernetes `env` list: the variables that the config refers to.'),
   extraVolumes: freeList().default([]).describe('Additional volumes of the pods.'),
   extraVolumeMounts: freeList().default([]).describe('Additional mounts of the container.'),
-  priorityClassName: z.string().default('').describe('PriorityClass of the pods.'),
+  priorityClassName: objectName().default('').describe('PriorityClass of the pods.'),
   nodeSelector: textMap().default({}).describe('Node selector, such as the nodes whose egress address your receivers allow.'),
   tolerations: freeList().default([]).describe('Tolerations.'),
   affinity: freeForm().default({}).describe('Affinity.'),

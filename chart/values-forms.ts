@@ -12,9 +12,20 @@ export function freeList(): z.ZodArray<z.ZodRecord<z.ZodString, z.ZodUnknown>> {
   return z.array(freeForm());
 }
 
+/** A label selector. Templates pass it on, and an unknown field would select everything or be dropped. */
+export function labelSelector(): z.ZodRecord<z.ZodString, z.ZodUnknown> {
+  // Not `propertyNames`: Helm then reports the path of another value.
+  return freeForm().meta({ patternProperties: { '^match(Labels|Expressions)$': {} }, additionalProperties: false });
+}
+
 /** Labels or annotations. Values must be strings: YAML parses an unquoted `true` or `1` as another type. */
 export function textMap(): z.ZodRecord<z.ZodString, z.ZodString> {
   return z.record(z.string(), z.string());
+}
+
+/** A number of pods. */
+export function replicaCount(): z.ZodNumber {
+  return z.number().int().min(1).max(1_000);
 }
 
 /** A TCP port. */

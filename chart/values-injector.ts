@@ -1,6 +1,15 @@
 /** Values of the injector: the Deployment that serves the webhook, its Service and its certificate. */
 import { z } from 'zod';
-import { containerSecurityContext, freeForm, freeList, objectName, podSecurityContext, port, textMap } from './values-forms.ts';
+import {
+  containerSecurityContext,
+  freeForm,
+  freeList,
+  objectName,
+  podSecurityContext,
+  port,
+  replicaCount,
+  textMap,
+} from './values-forms.ts';
 
 const service = z.strictObject({
   type: z
@@ -45,10 +54,7 @@ const perClient = z.strictObject({
 
 /** The Deployment `injector`. */
 export const injector = z.strictObject({
-  replicas: z
-    .number()
-    .int()
-    .min(1)
+  replicas: replicaCount()
     .default(2)
     .describe('Number of pods. With one, a node upgrade leaves the cluster without an injector for a while.'),
   port: port()
@@ -73,8 +79,7 @@ export const injector = z.strictObject({
   resources: freeForm()
     .default({ requests: { cpu: '50m', memory: '96Mi' }, limits: { memory: '256Mi' } })
     .describe('Resources of the container.'),
-  priorityClassName: z
-    .string()
+  priorityClassName: objectName()
     .default('')
     .describe('PriorityClass, such as `system-cluster-critical`, so that it is scheduled before the pods that need it.'),
   nodeSelector: textMap().default({}).describe('Node selector.'),

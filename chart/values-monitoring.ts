@@ -1,6 +1,6 @@
 /** Values of monitoring: Prometheus monitors and alerts, and Grafana dashboards. Disabled by default, because most of it needs CRDs. */
 import { z } from 'zod';
-import { freeForm, freeList, objectName, textMap } from './values-forms.ts';
+import { freeList, labelSelector, objectName, textMap } from './values-forms.ts';
 
 const span = (): z.ZodString => z.string().regex(/^(?:\d+(?:ms|s|m|h))*$/);
 const enabled = (what: string): z.ZodDefault<z.ZodBoolean> => z.boolean().default(false).describe(what);
@@ -23,7 +23,7 @@ const podMonitor = z.strictObject({
     'Creates a PodMonitor for the sidecars of all namespaces, and one for the Deployment `deliver` if it is enabled.',
   ),
   ...scrape,
-  selector: freeForm()
+  selector: labelSelector()
     .default({})
     .describe('Label selector for the pods. Empty: all. Only ports `sidegate-admin` of containers `sidegate` are scraped.'),
 });
@@ -64,7 +64,7 @@ const dashboards = z.strictObject({
   operator: z
     .strictObject({
       enabled: enabled('Creates a GrafanaDashboard for each dashboard, which refers to its ConfigMap.'),
-      instanceSelector: freeForm()
+      instanceSelector: labelSelector()
         .default({ matchLabels: { dashboards: 'grafana' } })
         .describe('Label selector for the Grafana instances.'),
       folder: z.string().default('Sidegate').describe('Folder of the dashboards.'),

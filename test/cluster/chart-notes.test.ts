@@ -25,6 +25,9 @@ async function renderAll(values: ChartInput, kubeVersion = '1.36.3'): Promise<st
 
 test('point a Service to the sidecar by port name if that works, else by port number', async () => {
   expect(await renderNotes('1.33.0')).toContain('targetPort: sidegate\n');
+  expect(await renderNotes('1.33.0')).toMatch(
+    /4\. Wait until the rollout of your app is complete[^]*rollout status[^]*Then set the targetPort/,
+  );
   expect(await renderNotes('1.33.0')).toContain('so that a pod without the sidecar gets no traffic');
   expect(await renderNotes('1.32.9')).toContain('targetPort: 8480\n');
   expect(await renderNotes('1.32.9')).not.toContain('gets no traffic');

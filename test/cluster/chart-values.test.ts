@@ -1,9 +1,56 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CHART, helm, renderChart, templateChart, toObjects } from '../support/chart.ts';
+import { parse } from 'yaml';
+import type { ChartInput } from '../../chart/values.ts';
+import type { JsonSchema } from '../../src/config/schema/json-schema.ts';
+import { CHART, helm, pick, renderChart, templateChart, toObjects } from '../support/chart.ts';
 import type { Ended } from '../support/run.ts';
 
 const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
+
+const SCHEMA = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')) as JsonSchema;
+
+/** Whether a value can be any text of digits. */
+function acceptsDigits({ type, pattern, enum: choices }: JsonSchema): boolean {
+  return (
+    type === 'string' && choices === undefined && (pattern === undefined || new RegExp(String(pattern), 'u').test('1000000'))
+  );
+}
+
+/** Values where every text that accepts digits, also in lists and labels, consists of digits. */
+function nameByDigits(schema: JsonSchema, next: () => string): unknown {
+  const { properties, items = {}, additionalProperties } = schema;
+  if (properties !== undefined)
+    return Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, nameByDigits(inner, next)]));
+  if (acceptsDigits(schema)) return next();
+  if (acceptsDigits(items)) return [next()];
+  return typeof additionalProperties === 'object' && acceptsDigits(additionalProperties) ? { label: next() } : undefined;
+}
+
+/** Adds the values of `more`, also within groups. */
+function merge(values: unknown, more: unknown): unknown {
+  if (typeof values !== 'object' || typeof more !== 'object' || Array.isArray(more) || values === null || more === null)
+    return more;
+  const merged = Object.entries(more).map(([key, value]) => [key, merge((values as Record<string, unknown>)[key], value)]);
+  return { ...values, ...Object.fromEntries(merged) };
+}
+
+/** All numbers in a value. */
+function listNumbers(value: unknown): readonly number[] {
+  if (typeof value === 'number') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(listNumbers) : [];
+}
+
+/** The part of a Deployment that these tests look at. */
+interface DeploymentSpec {
+  readonly template: {
+    readonly spec: {
+      readonly volumes: readonly { readonly secret?: { readonly secretName: string } }[];
+      readonly containers: readonly { readonly volumeMounts: readonly { readonly mountPath: string }[] }[];
+    };
+  };
+}
 
 /** What Helm renders where these values are null; one with `=` is set to what follows. */
 function setToNull(...paths: readonly string[]): Promise<Ended> {
@@ -67,11 +114,65 @@ describe('the chart', () => {
       string,
     ][]),
     ['an image without text', { admission: { allowedImages: [''] } }, '/admission/allowedImages/0'],
+    ['an allowed image with a quote', { admission: { allowedImages: ["a'"] } }, '/admission/allowedImages/0'],
+    [
+      'labels that are not in matchLabels',
+      { admission: { namespaceSelector: { team: 'a' } } },
+      "at '/admission/namespaceSelector'",
+    ],
+    ['a PriorityClass with a quote', { injector: { priorityClassName: '"' } }, '/injector/priorityClassName'],
+    ['a PriorityClass of deliver with a quote', { deliver: { priorityClassName: '"' } }, '/deliver/priorityClassName'],
+    ['more pods than a cluster has', { injector: { replicas: 1e15 } }, '/injector/replicas'],
+    ['more pods of deliver than a cluster has', { deliver: { replicas: 1e15 } }, '/deliver/replicas'],
     ['a label that is not a string', { commonLabels: { a: true } }, 'got boolean, want string'],
   ])('rejects %s, with its path', async (_what, values, message) => {
     const { code, stderr } = await templateChart(values);
     expect(stderr).toContain(message);
     expect(code).not.toBe(0);
+  });
+
+  test.each([
+    ['webhook', 'self-signed', {}],
+    ['webhook', 'cert-manager', {}],
+    ['webhook', 'cert-manager', { certManager: { issuerRef: { name: '1000099' } } }],
+    ['webhook', 'existing-secret', { existingSecret: '1000099', caBundle: CA }],
+    ['policy', 'self-signed', {}],
+  ])('keeps names of digits as text: %s, %s %j', async (mode, certificateMode, certificate) => {
+    let last = 1_000_000;
+    const digits = nameByDigits(SCHEMA, () => String(++last));
+    const webhook = mode === 'webhook';
+    const own = {
+      admission: { mode },
+      certificate: { mode: certificateMode, existingSecret: '', caBundle: '', ...certificate },
+      injector: { clientAuth: { mode: webhook ? 'require' : 'none', caConfigMap: '' }, hostNetwork: webhook, port: 9443 },
+      rbac: { readConfigs: webhook ? ['1000098', '1000097'] : false },
+      monitoring: Object.fromEntries(['podMonitor', 'serviceMonitor', 'rules'].map((each) => [each, { enabled: true }])),
+      deliver: { enabled: true, existingConfigMap: '' },
+    };
+    const files = [join(CHART, 'ci', 'monitoring-values.yaml')];
+    const objects = await renderChart(merge(digits, own) as ChartInput, {
+      namespace: '1000000',
+      release: '1000096',
+      files,
+      tests: true,
+    });
+    const texts = objects.flatMap(({ data }) => Object.entries(data ?? {}).filter(([key]) => key.endsWith('.yaml')));
+    expect(texts.length).toBeGreaterThan(0);
+    const numbers = [...objects, ...texts.map(([, text]) => parse(String(text)) as unknown)].flatMap(listNumbers);
+    expect(numbers.filter((number) => number >= 1_000_000)).toEqual([]);
+    expect(last).toBeGreaterThan(1_030);
+  });
+
+  test('mounts a Secret once that deliver.secrets names twice', async () => {
+    const deliver = { enabled: true, existingSecret: 'gate', secrets: ['postgres', 'postgres', 'endpoints'] };
+    const { spec } = pick(await renderChart({ deliver }), 'Deployment', 'sidegate-deliver') as { spec?: DeploymentSpec };
+    const { volumes, containers } = spec?.template.spec ?? { volumes: [], containers: [] };
+    expect(volumes.flatMap(({ secret }) => secret?.secretName ?? [])).toEqual(['gate', 'postgres', 'endpoints']);
+    const mounts = containers.flatMap(({ volumeMounts }) => volumeMounts.map(({ mountPath }) => mountPath));
+    expect(mounts.filter((path) => path.includes('/secrets/'))).toEqual([
+      '/etc/sidegate/secrets/postgres',
+      '/etc/sidegate/secrets/endpoints',
+    ]);
   });
 
   test.each([

@@ -29,7 +29,7 @@ them.
 {{- define "sidegate.imagePullSecrets" -}}
 {{- include "sidegate.lib.check" . -}}
 {{- range include "sidegate.lib.names" .imagePullSecrets | fromJsonArray }}
-- name: {{ . }}
+- name: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -69,10 +69,10 @@ preStop:
 {{- $parts := splitList ":" (include "sidegate.lib.interception" .) -}}
 {{- $variable := ternary (index $parts (sub (len $parts) 1 | int)) "" (eq (len $parts) 2) -}}
 {{- if eq (first $parts) "env" -}}
-- name: {{ default "PORT" $variable }}
+- name: {{ default "PORT" $variable | quote }}
   value: {{ $values.appPort | quote }}
 {{- else if $variable -}}
-- name: {{ $variable }}
+- name: {{ $variable | quote }}
   value: "127.0.0.1"
 {{- end -}}
 {{- end -}}

@@ -170,12 +170,12 @@ server:
   certificate:
     {{- if include "sidegate.hasRotation" . }}
     secret:
-      namespace: {{ include "sidegate.namespace" . }}
-      name: {{ include "sidegate.serverSecret" . }}
+      namespace: {{ include "sidegate.namespace" . | quote }}
+      name: {{ include "sidegate.serverSecret" . | quote }}
     {{- else }}
     directory: /etc/sidegate-tls
     {{- end }}
-    webhook: {{ include "sidegate.injectorName" . }}
+    webhook: {{ include "sidegate.injectorName" . | quote }}
   {{- with .Values.injector.clientAuth }}
   {{- if ne .mode "none" }}
   clientAuth:
@@ -190,11 +190,11 @@ server:
     {{- toYaml .Values.admission.excludedNamespaces | nindent 4 }}
 {{- if include "sidegate.hasRotation" . }}
 rotation:
-  namespace: {{ include "sidegate.namespace" . }}
-  caSecret: {{ include "sidegate.certificateSecret" . }}
-  serverSecret: {{ include "sidegate.serverSecret" . }}
-  service: {{ include "sidegate.injectorName" . }}
-  webhook: {{ include "sidegate.injectorName" . }}
+  namespace: {{ include "sidegate.namespace" . | quote }}
+  caSecret: {{ include "sidegate.certificateSecret" . | quote }}
+  serverSecret: {{ include "sidegate.serverSecret" . | quote }}
+  service: {{ include "sidegate.injectorName" . | quote }}
+  webhook: {{ include "sidegate.injectorName" . | quote }}
 {{- end }}
 log:
   level: {{ .Values.injector.logLevel }}

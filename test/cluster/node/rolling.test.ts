@@ -6,8 +6,8 @@ import { type NodeCluster, useNode } from '../../support/node/use-node.ts';
 import { type AppOptions, createAppNamespace, deployApp, restartDeployment } from '../../support/node/workloads.ts';
 
 const LOAD = { senders: 4, around: 100 };
-/** kube-proxy syncs every 2 s, and shares two cores with all other tests: 5 s, the default, were once too short for it. */
-const PRE_STOP = { 'sidegate.dev/pre-stop': '15s' };
+/** kube-proxy syncs every 2 s, and shares two cores with all other tests: 5 s, the default, and 15 s were once too short for it. */
+const PRE_STOP = { 'sidegate.dev/pre-stop': '30s' };
 
 describe.skipIf(NODE_HINDRANCE !== undefined)('a rolling restart on a real node under load', () => {
   let node: NodeCluster;
@@ -20,7 +20,10 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('a rolling restart on a real node 
   });
   afterAll(() => node?.cleanUp());
 
-  async function roll(name: string, options: AppOptions, senders = LOAD.senders): Promise<Tally> {
+  let rolled = 0;
+  async function roll(kind: string, options: AppOptions, senders = LOAD.senders): Promise<Tally> {
+    // If the test is repeated, the app of the first run is still there.
+    const name = `${kind}-${++rolled}`;
     const { url } = await deployApp(node, namespace, name, options);
     const tally = await sendDuring(`${url}${HOOK}`, { ...LOAD, senders }, () => restartDeployment(node, namespace, name));
     console.log(`rolling restart, ${name}: ${formatTally(tally)}`);
