@@ -56,7 +56,7 @@ describe.each(shipped)('$title', ({ oracle }) => {
     const delivery = oracle.sample(Date.now());
     const signed = await oracle.sign(delivery);
 
-    expect((await deliver(gate, forge(oracle, signed))).code).toBe('signature_mismatch');
+    expect((await deliver(gate, forge(oracle, signed))).status).toBeGreaterThanOrEqual(400);
     expect(app.received).toHaveLength(0);
 
     expect(await deliver(gate, signed)).toMatchObject({ status: 200, text: 'handled' });
@@ -74,6 +74,6 @@ describe.each(shipped)('$title', ({ oracle }) => {
       expect(app.received).toHaveLength(1);
     }
     await gate.stop();
-    expect(gate.log().map(({ code }) => code)).toContain('duplicate');
+    expect(gate.log().map(({ code }) => code)).toEqual(expect.arrayContaining(['signature_mismatch', 'duplicate']));
   });
 });

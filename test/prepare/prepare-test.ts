@@ -42,7 +42,7 @@ const WELCOME_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>
 /** Debian's packages run this program to find out whether they may start their services; 101 means no. */
 const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
-const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5', 'opentelemetry-proto==1.45.2'];
+const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5', 'opentelemetry-proto==1.45.2', 'PyYAML==6.0.3'];
 /** The senders' own libraries are large, and only one suite uses them. */
 const SENDERS_VENV = '.cache/oracles-python';
 const SENDERS_PACKAGES = [

@@ -120,6 +120,10 @@ const codeHosting: readonly Oracle[] = [
       id: '01234567-89ab-cdef-0123-456789abcdef',
       action: 'update',
       resource: 'build',
+      webhook_metadata: {
+        delivery: { id: 'c6a4b2d8-6a0f-4f5e-8c55-0d7f4b1f5e02' },
+        event: { id: '01234567-89ab-cdef-0123-456789abcdef' },
+      },
     },
     { encoding: 'base64' },
   ),
