@@ -85,8 +85,6 @@ export class Outbox {
   /** Rows that PostgreSQL did not let go, until they are tried again, like what is full; and why. A statement skips them one by one, so there must not be many. */
   readonly #kept = new Set<string>();
   #failure: PostgresError | undefined;
-  /** Whether this session has shown that rows can be removed. */
-  #canRemove = false;
   #figuresAt = Number.NEGATIVE_INFINITY;
   /** The first row of the table, and since when it is the first. */
   #first: { readonly seq: string | null; readonly since: Milliseconds } | undefined;
@@ -150,7 +148,6 @@ export class Outbox {
       this.#wake();
     };
     this.#session = new OutboxSession(this.#target, this.#parts.schema, onNotified, () => this.#wake());
-    this.#canRemove = false;
     await this.#session.open();
     this.#joined = await this.#session.transaction((client) => this.#parts.queue.join(client));
     return this.#session;
@@ -223,7 +220,7 @@ export class Outbox {
       stuck: [...this.#stuck, ...this.#kept],
     };
     const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
-    const batch: Batch = { taken: 0, isBusy: false, moved: [], stored: [], rejected: [] };
+    const batch: Batch = { taken: 0, isBusy: false, moved: 0, stored: new Set(), rejected: [] };
     const items: Item[] = [];
     let deliveries = 0;
     for (const row of rows) {
@@ -237,39 +234,19 @@ export class Outbox {
       }
       batch.taken++;
     }
-    await this.#append(await this.#selectRemovable(client, items), batch);
-    const stayed = await removeRows(client, batch.moved);
-    this.#keep(stayed);
-    if (stayed.length > 0) throw this.#failure;
-    const copied = batch.rejected.filter(({ row }) => !isStuck(row));
+    const invalid = await this.#reject(client, batch.rejected.splice(0));
+    await this.#append(client, items, batch);
+    batch.rejected.push(...invalid, ...(await this.#reject(client, batch.rejected.splice(0))));
+    return batch;
+  }
+
+  /** Returns the rows that will not be read again. */
+  async #reject(client: pg.Client, rejected: readonly RejectedRow[]): Promise<readonly RejectedRow[]> {
+    const copied = rejected.filter(({ row }) => !isStuck(row));
     const failure = await rejectRows(client, copied);
-    if (failure === undefined) return batch;
+    if (failure === undefined) return rejected;
     this.#keep(copied, failure);
-    return { ...batch, rejected: batch.rejected.filter(({ row }) => isStuck(row)) };
-  }
-
-  /** An event that another database has accepted cannot be taken back, and is sent again after its ID was forgotten: its row must be removable. */
-  async #selectRemovable(client: pg.Client, items: readonly Item[]): Promise<readonly Item[]> {
-    if (items.length === 0 || (this.#canRemove && this.#failure === undefined)) return items;
-    const removable = await this.#tryRemoval(client, items);
-    this.#canRemove = true;
-    return removable;
-  }
-
-  async #tryRemoval(client: pg.Client, items: readonly Item[]): Promise<readonly Item[]> {
-    await client.query('SAVEPOINT trial');
-    const kept = await removeRows(client, items).catch((thrown: unknown) => toRowError(thrown));
-    await client.query('ROLLBACK TO trial');
-    if (!(kept instanceof Error)) {
-      this.#keep(kept);
-      return items.filter((item) => !kept.includes(item));
-    }
-    if (items.length === 1) {
-      this.#keep(items, kept);
-      return [];
-    }
-    const half = items.length >> 1;
-    return [...(await this.#tryRemoval(client, items.slice(0, half))), ...(await this.#tryRemoval(client, items.slice(half)))];
+    return rejected.filter(({ row }) => isStuck(row));
   }
 
   /** Leaves rows in the table for a while. */
@@ -285,15 +262,18 @@ export class Outbox {
   /** After the commit. */
   #report({ moved, stored, rejected }: Batch): void {
     const { hooks } = this.#parts;
-    this.#joined?.serve(stored);
-    if (moved.length > 0) hooks.onAccepted(stored, moved.length - stored.length);
+    this.#joined?.serve([...stored]);
+    if (moved > 0) hooks.onAccepted([...stored], moved - stored.size);
     for (const { row } of rejected) if (isStuck(row)) this.#stuck.add(row.seq);
     const [first] = rejected;
     if (first !== undefined) hooks.onRejected(rejected.length, first);
   }
 
-  /** Appends events in order. If the queue rejects them, each half is tried, so that only those are held back or rejected that are the cause. */
-  async #append(all: readonly Item[], batch: Batch): Promise<void> {
+  /**
+   * Moves events in order. If the queue rejects them or PostgreSQL keeps their rows, each half is tried, so that only those are held back or rejected
+   * that are the cause.
+   */
+  async #append(client: pg.Client, all: readonly Item[], batch: Batch): Promise<void> {
     const items = all.filter(({ row, event }) => {
       const isFull = this.#isFull(event);
       if (isFull) this.#hold(row);
@@ -301,22 +281,21 @@ export class Outbox {
     });
     const [first] = items;
     if (first === undefined || batch.isBusy) return;
-    try {
-      await this.#store(items, batch);
-    } catch (thrown) {
-      // The transaction still removes what was stored. The others are taken again, in order.
-      batch.isBusy = isQueueBusy(thrown);
-      if (batch.isBusy) return;
-      if (!(thrown instanceof SidegateError) || !REJECTIONS.has(thrown.code)) throw thrown;
-      if (items.length === 1) {
-        if (thrown.code === 'queue_full') this.#noteFull(first, thrown);
-        else batch.rejected.push({ row: first.row, reason: thrown.message });
-        return;
-      }
+    const { distinct, repeated } = separateRepeated(items);
+    await client.query('SAVEPOINT moving');
+    const cause = await this.#move(client, distinct, batch).catch(toCause);
+    if (cause === undefined) return this.#append(client, repeated, batch);
+    await client.query('ROLLBACK TO moving');
+    // The others are taken again, in order.
+    batch.isBusy = isQueueBusy(cause);
+    if (batch.isBusy) return;
+    if (items.length > 1) {
       const middle = Math.ceil(items.length / 2);
-      await this.#append(items.slice(0, middle), batch);
-      await this.#append(items.slice(middle), batch);
-    }
+      await this.#append(client, items.slice(0, middle), batch);
+      await this.#append(client, items.slice(middle), batch);
+    } else if (!(cause instanceof SidegateError) || cause instanceof PostgresError) this.#keep(items, cause);
+    else if (cause.code === 'queue_full') this.#noteFull(first, cause);
+    else batch.rejected.push({ row: first.row, reason: cause.message });
   }
 
   #noteFull({ row, event }: Item, error: SidegateError): void {
@@ -337,28 +316,40 @@ export class Outbox {
     return [...names, toKindName(event)].some((name) => this.#full.has(name));
   }
 
-  async #store(items: readonly Item[], batch: Batch): Promise<void> {
-    const { distinct, repeated } = separateRepeated(items);
-    const events = distinct.map(({ event }) => event);
-    const results = await (this.#joined ?? this.#parts.queue).append(events);
-    for (const [i, item] of distinct.entries()) {
-      if (results[i] === 'conflict') {
-        batch.rejected.push({ row: item.row, reason: 'another event was accepted with the same ID' });
-        continue;
-      }
-      batch.moved.push(item);
-      if (results[i] === 'stored') batch.stored.push(item.event);
+  /**
+   * Removes rows, and only then stores their events: nothing that takes PostgreSQL long may follow the locks of the queue, and an event that another
+   * database has accepted cannot be taken back.
+   */
+  async #move(client: pg.Client, items: readonly Item[], batch: Batch): Promise<void> {
+    const kept = await removeRows(client, items);
+    this.#keep(kept);
+    const removed = items.filter((item) => !kept.includes(item));
+    const results =
+      removed.length === 0 ? [] : await (this.#joined ?? this.#parts.queue).append(removed.map(({ event }) => event));
+    const conflicts = removed.filter((_, i) => results[i] === 'conflict');
+    if (conflicts.length > 0) {
+      await client.query('ROLLBACK TO moving');
+      for (const { row } of conflicts) batch.rejected.push({ row, reason: 'another event was accepted with the same ID' });
+      const others = items.filter((item) => !conflicts.includes(item));
+      return this.#move(client, others, batch);
     }
-    if (repeated.length > 0) await this.#append(repeated, batch);
+    batch.moved += removed.length;
+    for (const [i, { event }] of removed.entries()) if (results[i] === 'stored') batch.stored.add(event);
   }
+}
+
+/** Throws all others than errors of single rows and events. */
+function toCause(thrown: unknown): Error {
+  const isOfEvents = isQueueBusy(thrown) || (thrown instanceof SidegateError && REJECTIONS.has(thrown.code));
+  return isOfEvents ? (thrown as SidegateError) : toRowError(thrown);
 }
 
 interface Batch {
   taken: number;
   /** Too many operations wait for the store of the queue: back pressure, no outage. */
   isBusy: boolean;
-  readonly moved: Item[];
-  readonly stored: NewEvent[];
+  moved: number;
+  readonly stored: Set<NewEvent>;
   readonly rejected: RejectedRow[];
 }
 
