@@ -59,11 +59,10 @@ export async function separateSecrets(
   keys: readonly KeysRead[],
 ): Promise<SharedSecrets> {
   const uses = [...routes.flatMap((route, index) => toRouteUses(route, keys[index], index)), ...(await readOtherUses(config))];
-  const conflicts = findConflicts(uses);
-  const inRoute = (index: number | undefined): SecretConflict[] => conflicts.filter(({ at }) => at.key?.route === index);
+  const conflicts = Map.groupBy(findConflicts(uses), ({ at }) => at.key?.route);
   return {
-    keys: keys.map((read, index) => withConflicts(read, inRoute(index))),
-    others: inRoute(undefined).map(({ problem }) => problem),
+    keys: keys.map((read, index) => withConflicts(read, conflicts.get(index) ?? [])),
+    others: (conflicts.get(undefined) ?? []).map(({ problem }) => problem),
   };
 }
 
@@ -89,18 +88,35 @@ function withConflicts(read: KeysRead, conflicts: readonly SecretConflict[]): Ke
   };
 }
 
-/** At most one for each use, the most severe one. */
+/** At most one for each use, the most severe one. Thousands of routes can have one secret, so each is compared with one of each kind. */
 function findConflicts(uses: readonly SecretUse[]): SecretConflict[] {
-  const byDigest = new Map<string, SecretUse[]>();
-  const found: SecretConflict[] = [];
-  for (const use of uses)
+  const byDigest = new Map<string, Map<string, readonly (readonly [index: number, use: SecretUse])[]>>();
+  for (const [index, use] of uses.entries())
     for (const digest of use.digests) {
-      const earlier = byDigest.get(digest) ?? [];
-      found.push(...earlier.flatMap((other) => toConflict(other, use, digest) ?? []));
-      byDigest.set(digest, [...earlier, use]);
+      const kinds = byDigest.get(digest) ?? new Map();
+      const kind = toKind(use, digest);
+      const found = kinds.get(kind) ?? [];
+      // Two of different owners: one of them is not the owner of the use that is compared.
+      if (found.length < 2 && found[0]?.[1].owner !== use.owner) byDigest.set(digest, kinds.set(kind, [...found, [index, use]]));
     }
-  found.sort((a, b) => Number(isError(b.problem)) - Number(isError(a.problem)));
-  return uses.flatMap((use) => found.find(({ at }) => at === use) ?? []);
+  return uses.flatMap((use, index) => {
+    const conflicts = [...use.digests].flatMap((digest) => {
+      const others = [...(byDigest.get(digest)?.values() ?? [])].flat().sort(([a], [b]) => a - b);
+      return others.flatMap(
+        ([at, other]) => toConflict(...(at < index ? ([other, use] as const) : ([use, other] as const)), digest) ?? [],
+      );
+    });
+    const own = conflicts.filter(({ at }) => at === use);
+    return own.find(({ problem }) => isError(problem)) ?? own[0] ?? [];
+  });
+}
+
+/** What decides whether a use conflicts with another one, besides the owners. */
+function toKind({ webhook, isEndpoint }: SecretUse, digest: string): string {
+  if (webhook === undefined) return `${isEndpoint}`;
+  const { description, handshake } = webhook;
+  const isOfTarget = signsUrl(description) || coversQuery(description);
+  return JSON.stringify([handshake?.type, isOfTarget, digest.startsWith(PUBLIC) ? description : 0]);
 }
 
 function toConflict(earlier: SecretUse, later: SecretUse, digest: string): SecretConflict | undefined {

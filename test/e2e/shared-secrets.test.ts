@@ -70,6 +70,13 @@ describe('sidegate check', () => {
     expect(await check({ routes: [route('x', X), separate] })).toEqual([]);
   });
 
+  test('compares thousands of routes that have one secret', async () => {
+    const routes = Array.from({ length: 3_000 }, (_, i) => route(`r${i}`));
+    const problems = await check({ routes: [...routes, route('x', X)] });
+    expect(problems).toHaveLength(3_000);
+    expect(new Set(problems.map((text) => text.split(' ')[0]))).toEqual(new Set(['error']));
+  });
+
   test('warns about two routes that accept the deliveries of each other, and about each further one', async () => {
     const toText = (name: string, position: number, other = 0): string =>
       `warning routes.${position}.webhook.keys.${other}.secret: the secret is also a key of route ${name}: a captured delivery of that route is accepted here as well, so an app may handle it twice`;
