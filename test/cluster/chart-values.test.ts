@@ -229,6 +229,18 @@ describe('the chart', () => {
       '1.36.3',
       'admission.enforceActions has both',
     ],
+    [
+      'less memory than the sidecar requests',
+      { sidecar: { resources: { limits: { memory: '64Mi' } } } },
+      '1.36.3',
+      'sidecar.resources.requests.memory=96Mi is above sidecar.resources.limits.memory=64Mi',
+    ],
+    [
+      'less CPU than the sidecar requests',
+      { sidecar: { resources: { requests: { cpu: '0.5' }, limits: { cpu: '499m' } } } },
+      '1.36.3',
+      'sidecar.resources.requests.cpu=0.5 is above',
+    ],
     ['ports of the sidecar that collide', { sidecar: { adminPort: 8480 } }, '1.36.3', 'must differ'],
     ['ports of the injector that collide', { injector: { adminPort: 10_250 } }, '1.36.3', 'must differ'],
     [

@@ -128,7 +128,7 @@ STATE     NAMESPACE  WORKLOAD        PODS  INTERCEPTION  SIDECAR
 injected  shop       deployment/web  1/1   service       native 1.0.0
 
 1 injected. 0 errors, 0 warnings, 0 notes.
-injected: add --live to let each gate confirm that it responds with its config.
+injected: no gate confirmed that it responds with its config, as with --live.
 `);
 });
 
@@ -222,7 +222,7 @@ bypassed     shop       pod/other       1/1   service       native 1.0.0
 injected     shop       deployment/web  1/1   service       native 1.0.0
 
 1 unprotected, 1 bypassed, 1 injected; 1 does not request the sidecar. 2 errors, 0 warnings, 0 notes.
-injected: add --live to let each gate confirm that it responds with its config.
+injected: no gate confirmed that it responds with its config, as with --live.
 `);
 });
 

@@ -148,7 +148,7 @@ volumeMounts:
 {{- include "sidegate.lib.form" (list . "memoryRequest" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "128Mi" "" "") -}}
 {{- include "sidegate.lib.form" (list . "cpuLimit" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "1" "" "") -}}
 {{- include "sidegate.lib.form" (list . "memoryLimit" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "256Mi" "" "") -}}
-{{- include "sidegate.lib.form" (list . "preStop" "^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$" "a duration in whole seconds (s) or minutes (m)" "10s" "" "") -}}
+{{- include "sidegate.lib.form" (list . "preStop" "^(?:(?:[0-9]|[1-9][0-9]|[1-5][0-9]{2}|600)s|(?:[1-9]|10)m)$" "a duration in whole seconds (s) or minutes (m), at most 10m" "10s" "" "") -}}
 {{- include "sidegate.lib.form" (list . "imagePullPolicy" "^(?:Always|IfNotPresent|Never)$" "Always, IfNotPresent or Never" "Always" "" "") -}}
 {{- include "sidegate.lib.form" (list . "movedPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8482" "" "") -}}
 {{- include "sidegate.lib.form" (list . "portName" "^[a-z0-9](?:[-a-z0-9]{0,13}[a-z0-9])?$" "a port name: at most 15 lower-case letters, digits and dashes, with a letter, and not sidegate or sidegate-admin" "http" "^(?:[-0-9]*|.*--.*|sidegate|sidegate-admin)$" "") -}}

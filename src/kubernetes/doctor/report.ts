@@ -256,7 +256,7 @@ export function toText(report: DoctorReport, { context, namespace }: Subject, is
     ...(report.cluster.length === 0 ? [] : ['cluster', ...report.cluster.flatMap((each) => toLines(each, paint)), '']),
     ...(shown.length === 0 ? [] : [line(HEADS), ...table, '']),
     toSummary(report),
-    ...(report.states.injected === 0 ? [] : ['injected: add --live to let each gate confirm that it responds with its config.']),
+    ...(report.states.injected === 0 ? [] : ['injected: no gate confirmed that it responds with its config, as with --live.']),
     '',
   ].join('\n');
 }

@@ -51,8 +51,8 @@ export const IMAGE: ValueForm = {
 };
 /** Durations in whole seconds, because preStop supports no others. */
 export const WHOLE_SECONDS: ValueForm = {
-  pattern: '^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$',
-  expected: 'a duration in whole seconds (s) or minutes (m)',
+  pattern: '^(?:(?:[0-9]|[1-9][0-9]|[1-5][0-9]{2}|600)s|(?:[1-9]|10)m)$',
+  expected: 'a duration in whole seconds (s) or minutes (m), at most 10m',
 };
 /** CPU quantities above zero. */
 export const CPU: ValueForm = {

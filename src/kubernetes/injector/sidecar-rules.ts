@@ -49,7 +49,7 @@ export const RESIZE_POLICY = 'NotRequired';
 /** Where the shutdown delay is in a sidecar. It is compared at this place like all values, so another place would deny every sidecar. */
 export const PAUSE_PATH = ['lifecycle', 'preStop', 'exec', 'command', 4] as const;
 /** Seconds. */
-export const PAUSE_PATTERN = '^(?:0|[1-9][0-9]{0,3})$';
+export const PAUSE_PATTERN = '^(?:[0-9]|[1-9][0-9]|[1-5][0-9]{2}|600)$';
 
 const SHAPED = Object.keys(CONTAINER_SHAPE as ShapeMap);
 /** Fields that must be as the injector creates them. */

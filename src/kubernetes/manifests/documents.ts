@@ -27,13 +27,20 @@ export interface Manifest {
   readonly toValue: () => unknown;
 }
 
-/** YAML 1.1 as in Kubernetes: 0644 is octal and yes is true, but y, dates and 12:30 are strings. */
+/** YAML 1.1 as in Kubernetes: 0644 is octal and yes is true, but y, dates, 12:30, e1 and 0x_ are strings. */
 const CUSTOM_TAGS = (tags: Tags): Tags => {
   const kept = tags.filter(
     (tag) => typeof tag === 'string' || (tag.tag !== 'tag:yaml.org,2002:timestamp' && tag.format !== 'TIME'),
   );
-  return [LETTER, VERBATIM, ...kept];
+  return [LETTER, VERBATIM, ...(kept.map((tag) => (isScalarTag(tag) ? { ...tag, resolve: toNumberOrText(tag) } : tag)) as Tags)];
 };
+const isScalarTag = (tag: Tags[number]): tag is ScalarTag => typeof tag === 'object' && 'test' in tag;
+const toNumberOrText =
+  ({ resolve }: ScalarTag): ScalarTag['resolve'] =>
+  (text, ...more) => {
+    const value = resolve(text, ...more);
+    return Number.isNaN(isScalar(value) ? value.value : value) && text.toLowerCase() !== '.nan' ? text : value;
+  };
 const LETTER: ScalarTag = { tag: 'tag:yaml.org,2002:str', default: true, test: /^[yYnN]$/, resolve: (text) => text };
 
 /** A plain scalar in its original spelling. */

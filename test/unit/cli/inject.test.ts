@@ -265,6 +265,16 @@ spec:${spec}`;
     expect(plain).not.toMatch(/[[{,] *:|[[{,][^\n]*\?|: (?:12:30|2026-|0o|y)/);
   });
 
+  test.each(['e1', '-E5', '.e+5', '.', '-._', '0x_', '0b_'])('and kubectl read %s as text', async (word) => {
+    const text = toPod('service', `\n  containers: [{ name: app, args: [${word}], env: [{ name: A, value: ${word} }], ${PORTS} }]\n`);
+    const { stdout } = await run(text, { format: 'json' });
+    const { args, env } = JSON.parse(stdout).spec.containers[0];
+    expect([args, env[0].value]).toEqual([[word], word]);
+    expect(valuesOf((await run(stdout)).stdout)).toEqual([JSON.parse(stdout)]);
+    const printed = (await run(text.replace('labels:', 'labels: &l').replace('spec:', 'x: *l\nspec:'))).stdout;
+    if (hasOther) expect(readByOther([printed])).toEqual([valuesOf(printed)]);
+  });
+
   const POD = toPod('service', `\n  containers: [{ name: app, ${PORTS} }]\n`);
   test.each([
     `---\n---\n${POD}`,

@@ -56,7 +56,7 @@ test.each([
   [598, '5s', 600],
   [600, '5s', 600],
   [3_600, '5s', 3_600],
-  [30, '20m', 1_230],
+  [30, '10m', 630],
 ])('a grace period of %s s with a delay of %s becomes %i s', (terminationGracePeriodSeconds, preStop, expected) => {
   const spec = terminationGracePeriodSeconds === undefined ? {} : { terminationGracePeriodSeconds };
   const { patch } = inject({ 'sidegate.dev/pre-stop': preStop }, spec);
