@@ -111,7 +111,7 @@ function findConflicts(uses: readonly SecretUse[]): SecretConflict[] {
   });
 }
 
-/** What decides whether a use conflicts with another one, besides the owners. */
+/** Uses of the same kind conflict with the same uses of other owners. */
 function toKind({ webhook, isEndpoint }: SecretUse, digest: string): string {
   if (webhook === undefined) return `${isEndpoint}`;
   const { description, handshake } = webhook;

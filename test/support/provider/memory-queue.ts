@@ -145,7 +145,9 @@ export class MemoryQueue implements DeliveryQueue {
     return { stop: async () => undefined };
   }
 
-  async wake(): Promise<void> {}
+  wake(): Promise<void> {
+    return Promise.resolve();
+  }
 
   async findEvent(id: string) {
     const event = await this.getEvent(id);

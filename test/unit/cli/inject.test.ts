@@ -266,7 +266,10 @@ spec:${spec}`;
   });
 
   test.each(['e1', '-E5', '.e+5', '.', '-._', '0x_', '0b_'])('and kubectl read %s as text', async (word) => {
-    const text = toPod('service', `\n  containers: [{ name: app, args: [${word}], env: [{ name: A, value: ${word} }], ${PORTS} }]\n`);
+    const text = toPod(
+      'service',
+      `\n  containers: [{ name: app, args: [${word}], env: [{ name: A, value: ${word} }], ${PORTS} }]\n`,
+    );
     const { stdout } = await run(text, { format: 'json' });
     const { args, env } = JSON.parse(stdout).spec.containers[0];
     expect([args, env[0].value]).toEqual([[word], word]);
