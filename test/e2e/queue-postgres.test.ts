@@ -667,21 +667,29 @@ test('lanes that are claimed at once share a transaction, and one that is locked
   }
 });
 
-test('a replica that froze in a transaction that joined the queue makes others wait, and rejects none of their events', async () => {
-  const schema = newSchema();
-  const queue = await openHurried(schema, 2_000);
-  await queue.append([newEvent(['a'], { tenant: 'acme' })]);
-  const frozen = new pg.Client(server.url());
-  frozen.on('error', () => undefined);
-  await frozen.connect();
-  await frozen.query('BEGIN; SET LOCAL idle_in_transaction_session_timeout TO 60000');
-  const joined = await queue.join(frozen);
-  expect(await joined?.append([newEvent(['a'], { tenant: 'acme' })])).toEqual(['stored']);
-  // From here on it sends nothing.
-  expect(await queue.append([newEvent(['a'], { tenant: 'acme' })])).toEqual(['stored']);
-  expect(await queue.stats(now())).toMatchObject({ storedEvents: 2 });
-  await frozen.end().catch(() => undefined);
-});
+test.each([
+  [2_000, '1s'],
+  [60_000, '2s'],
+])(
+  'a replica that froze in a transaction that joined the queue makes others wait, and rejects none of their events: %d',
+  async (statementTimeout, timeout) => {
+    const schema = newSchema();
+    const queue = await openHurried(schema, statementTimeout);
+    await queue.append([newEvent(['a'], { tenant: 'acme' })]);
+    const frozen = new pg.Client(server.url());
+    frozen.on('error', () => undefined);
+    await frozen.connect();
+    await frozen.query('BEGIN; SET LOCAL idle_in_transaction_session_timeout TO 60000');
+    const joined = await queue.join(frozen);
+    expect(await joined?.append([newEvent(['a'], { tenant: 'acme' })])).toEqual(['stored']);
+    const { rows } = await frozen.query('SHOW idle_in_transaction_session_timeout');
+    expect(rows).toEqual([{ idle_in_transaction_session_timeout: timeout }]);
+    // From here on it sends nothing.
+    expect(await queue.append([newEvent(['a'], { tenant: 'acme' })])).toEqual(['stored']);
+    expect(await queue.stats(now())).toMatchObject({ storedEvents: 2 });
+    await frozen.end().catch(() => undefined);
+  },
+);
 
 test('a value that PostgreSQL cannot store rejects its event, does not take others with it, and is no outage', async () => {
   // The hooks fail the test if the queue is reported as unavailable.

@@ -128,7 +128,7 @@ export class Provider {
     if (place === undefined) throw new Error('the URL of the queue could not be read');
     const isShared = place.kind === 'postgres';
     this.#condition = createQueueCondition(this.#metrics, logger);
-    const hooks = createQueueHooks({ logger, metrics: this.#metrics, condition: this.#condition });
+    const hooks = createQueueHooks({ logger, clock: parts.clock, metrics: this.#metrics, condition: this.#condition });
     const shares = toMemoryShares(parts.memory.limit);
     this.#queue = createQueue(place, { ...parts, bounds: config.queue, hooks, maxStoreBytes: shares.storing });
     // Only the sender has the time of this process: receivers compare its requests with their own clocks.

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { TokenBucket } from '../../core/throttle.ts';
 import { PostgresError } from '../../state/postgres.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
@@ -83,8 +84,10 @@ export function createLaneHooks(
   };
 }
 
-export function createQueueHooks(parts: Parameters<typeof reportLoss>[0]): QueueHooks {
+export function createQueueHooks(parts: Parameters<typeof reportLoss>[0] & Pick<TelemetryParts, 'clock'>): QueueHooks {
   const { logger, condition } = parts;
+  // While the store is down, the runs of all endpoints fail, again each second.
+  const mayLog = new TokenBucket(0.1, 10, parts.clock);
   return {
     onFatal(error) {
       logger.error('queue_failed', { error: toErrorText(error), hint: 'restart the pod; accepted events are stored' });
@@ -93,7 +96,9 @@ export function createQueueHooks(parts: Parameters<typeof reportLoss>[0]): Queue
     onUnavailable: (error) => condition.fail('writes', error),
     onAvailable: () => condition.recover('writes'),
     onLost: (hint) => reportLoss(parts, { hint }),
-    onRunError: (endpoint, error) => logger.error('provider_failed', { endpoint, error: toErrorText(error) }),
+    onRunError(endpoint, error) {
+      if (mayLog.take()) logger.error('provider_failed', { endpoint, error: toErrorText(error) });
+    },
     onNoMemory(endpoint, bytes) {
       const hint = 'for 5 s, there was no memory to read a delivery: raise the memory limit of replicas that send';
       logger.warn('delivery_held', { endpoint, bytes, hint });

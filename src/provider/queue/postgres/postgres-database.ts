@@ -39,6 +39,7 @@ const SETTINGS = `SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LO
 /** A statement that changes a table stops all others on it from when it starts to wait for its lock. */
 const LOCK_TIMEOUT_MS: Milliseconds = 500;
 const LOCK_PAUSE_MS: Milliseconds = 1_000;
+const MAX_IDLE_MS: Milliseconds = 2_000;
 const MAX_LOCK_TRIES = 30;
 const LOCK_NOT_AVAILABLE = '55P03';
 const QUERY_CANCELED = '57014';
@@ -148,8 +149,8 @@ export class PostgresDatabase extends PostgresSql implements Database {
     this.#target = target;
     this.#pool = pool;
     this.#schema = schema;
-    // A replica that froze loses its locks before the statements time out that wait for them.
-    const limitIdle = `SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(statementTimeout / 2)}`;
+    // A replica that froze loses its locks before the statements time out that wait for them. Between two statements, one that works needs milliseconds.
+    const limitIdle = `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(MAX_IDLE_MS, Math.ceil(statementTimeout / 2))}`;
     // Not as parameters of the connection, which poolers reject.
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle}; ${SETTINGS}`;
     this.#join = `${limitIdle}; ${SETTINGS}; SAVEPOINT joined`;

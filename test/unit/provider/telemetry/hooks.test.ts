@@ -122,7 +122,7 @@ async function openDamaged(toOffset: (length: number) => number | undefined) {
   const destination = { write: (line: string) => void lines.push(line) };
   const logger = createLogger<ProviderLogEvent>({ level: 'info', version: 'test', destination });
   const condition = createQueueCondition(metrics, logger);
-  const queue = createSqliteQueue(copy.path, { hooks: createQueueHooks({ logger, metrics, condition }) });
+  const queue = createSqliteQueue(copy.path, { hooks: createQueueHooks({ logger, clock: new FakeClock(), metrics, condition }) });
   await queue.open();
   onTestFinished(async () => {
     await queue.close();
@@ -133,6 +133,24 @@ async function openDamaged(toOffset: (length: number) => number | undefined) {
   const wentBack = /^sidegate_provider_queue_went_back_total (\d+)$/m.exec(await registry.metrics())?.[1];
   return { storedEvents, logged, wentBack, problem: condition.problem };
 }
+
+test('runs of a thousand endpoints that fail while the store is down are logged ten times, and then once in ten seconds', async () => {
+  const clock = new FakeClock();
+  const { parts } = createScene([]);
+  const lines: string[] = [];
+  const destination = { write: (line: string) => void lines.push(line) };
+  const logger = createLogger<ProviderLogEvent>({ level: 'info', version: 'test', destination });
+  const { onRunError } = createQueueHooks({ ...parts, clock, logger });
+  const failAll = (): void => {
+    for (let i = 0; i < 1_000; i++) onRunError(`e${i}`, new Error('down'));
+  };
+  failAll();
+  expect(lines).toHaveLength(10);
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ msg: 'provider_failed', endpoint: 'e0', error: 'down' });
+  await clock.advance(20_000);
+  failAll();
+  expect(lines).toHaveLength(12);
+});
 
 test.each([0.3, 0.7])('reports the events behind a damaged byte at %d of the write-ahead log as lost', async (part) => {
   const { storedEvents, logged, wentBack, problem } = await openDamaged((length) => Math.floor(part * length));
