@@ -8,7 +8,7 @@ import { Refusal, refuse } from '../core/refusal.ts';
 import { type ClaimSettlement, ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
-import { type SeenIds, StoreUnavailable } from '../state/seen-ids.ts';
+import { type ClaimResult, type SeenIds, StoreUnavailable } from '../state/seen-ids.ts';
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';
@@ -150,6 +150,13 @@ function readTimes(settings: DedupSettings, { description, tolerance, warn }: Cl
   return { retention, lease, maxWait };
 }
 
+/** Checks what the store of an app resolves with, whatever its types say. */
+function isClaimResult(result: ClaimResult | undefined | null): boolean {
+  if (result?.state === 'new') return true;
+  const isTaken = result?.state === 'handled' || result?.state === 'in-progress';
+  return isTaken && typeof result.fingerprint === 'string' && Number.isFinite(result.remainingMs);
+}
+
 /** The store of an app. An error of it, or no reply in time, means that it is not available. */
 function toSeenIds(store: EventStore, onError: (thrown: unknown) => void): SeenIds {
   const guard = async <Result>(work: () => Promise<Result>): Promise<Result> => {
@@ -172,6 +179,7 @@ function toSeenIds(store: EventStore, onError: (thrown: unknown) => void): SeenI
       let isGivenUp = false;
       const claim = async () => {
         const result = await store.claim(request);
+        if (!isClaimResult(result)) throw new TypeError('claim resolved with a value that is no result of EventStore');
         // Granted after its delivery got 503, and maybe released before: it would reject the retries until the lease ends.
         if (isGivenUp && result.state === 'new') await store.release(request.key, request.token);
         return result;

@@ -62,6 +62,7 @@ export const VERIFIER: Rules<VerifierOptions> = {
   urlCredentials: ANY,
   receiverId: LABEL,
   onStoreError: FUNCTION,
+  onRejected: FUNCTION,
   now: FUNCTION,
 };
 

@@ -87,7 +87,10 @@ export function createVerifier(options: VerifierOptions): Verifier {
     verify,
     async handle(request, handler) {
       const result = await verify(request);
-      if (!result.ok) return result.response;
+      if (!result.ok) {
+        options.onRejected?.(result);
+        return result.response;
+      }
       let response: Response;
       try {
         response = toResponse(await handler(result));

@@ -590,6 +590,23 @@ describe.each([
       expect(errors.map(String)).toEqual([expect.stringMatching(/connection refused$/)]);
     });
 
+    test.each([
+      undefined,
+      null,
+      true,
+      {},
+      { state: 'handled' },
+      { state: 'in-progress', fingerprint: 'a', remainingMs: '1' },
+      { state: 'old' },
+    ])('takes a store whose claim resolves with %j for one that failed', async (claimed) => {
+      const errors: unknown[] = [];
+      const claim = (): Promise<never> => Promise.resolve(claimed as never);
+      const store = { claim, confirm: () => Promise.resolve(true), release: () => Promise.resolve(true) };
+      const verifier = open({ dedup: store, onStoreError: (error) => errors.push(error) });
+      expect((await verifier.handle(sign(), () => undefined)).status).toBe(503);
+      expect(errors.map(String)).toEqual([expect.stringContaining('claim resolved with')]);
+    });
+
     test('keeps nothing of the deliveries that it rejects while the store is down', async () => {
       const errors: WeakRef<Error>[] = [];
       const fail = async (): Promise<never> => {
@@ -861,12 +878,32 @@ describe.each([
           return this.#inner.release(...given);
         }
       }
-      const names = ['tolerance', 'handshake', 'maxBody', 'contentTypes', 'allowQuery', 'publicUrl', 'onStoreError'];
+      const names = [
+        'tolerance',
+        'handshake',
+        'maxBody',
+        'contentTypes',
+        'allowQuery',
+        'publicUrl',
+        'onStoreError',
+        'onRejected',
+      ];
       const unset = Object.fromEntries(names.map((name) => [name, undefined]));
       const verifier = create({ ...unset, dedup: new Store() });
       expect(await verifier.ready()).toEqual([]);
       expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
       expect((await verifier.handle(sign(), () => undefined)).status).toBe(200);
+    });
+
+    test('reports what `handle` rejects', async () => {
+      const rejected: unknown[] = [];
+      const verifier = create({ onRejected: (each) => rejected.push(each) });
+      expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
+      const { status } = await verifier.handle({ method: 'POST', headers: {}, body: {} as never }, () => undefined);
+      expect([status, rejected]).toEqual([
+        500,
+        [expect.objectContaining({ ok: false, status: 500, detail: expect.any(String) })],
+      ]);
     });
 
     test('include the default retention for a sender that sends the same bytes for a later event', async () => {
