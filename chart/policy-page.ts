@@ -5,7 +5,7 @@ import { toPointer } from '../src/kubernetes/injector/patch.ts';
 import { LONGEST_GRACE_SECONDS } from '../src/kubernetes/injector/shutdown.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
-import { toRules } from './policy-rules.ts';
+import { DENIED_ANNOTATION, toRules } from './policy-rules.ts';
 import { toVariables } from './policy-variables.ts';
 
 const HEAD = '{{/* Written from src/kubernetes/injector (`npm run docs`): the result is the same as that of the injector. */}}\n';
@@ -85,13 +85,21 @@ function toOperations(): string[] {
     `size(variables.volumes) == 0 ? [${add(at('spec', 'volumes'), volumes)}] : (${volumes}).map(v, ${add(at('spec', 'volumes', '-'), 'v')})`,
     `size(variables.pullSecrets) == 0 ? [] : size(object.spec.?imagePullSecrets.orValue([])) == 0 ? [${add(at('spec', 'imagePullSecrets'), "variables.pullSecrets.map(name, {'name': name})")}] : variables.pullSecrets.map(name, ${add(at('spec', 'imagePullSecrets', '-'), "{'name': name}")})`,
     `size(variables.initContainers) == 0 ? [${add(at('spec', 'initContainers'), `[dyn(${container})]`)}] : [${add(at('spec', 'initContainers', '0'), container)}]`,
+    // Another webhook solved the problem since.
+    `${celText(DENIED_ANNOTATION)} in variables.annotations ? [JSONPatch{op: 'remove', path: ${at('metadata', 'annotations', DENIED_ANNOTATION)}}] : []`,
     `[${add(at('metadata', 'labels', INJECTED_LABEL), "'true'")}, ${add(at('metadata', 'annotations', STATUS_ANNOTATION), status)}]`,
   ];
 }
 
+function toDenial(): string {
+  const path = ['metadata', 'annotations'];
+  const first = `[${add(at(...path), `{${celText(DENIED_ANNOTATION)}: variables.problem}`)}]`;
+  return `(size(variables.annotations) == 0 ? ${first} : [${add(at(...path, DENIED_ANNOTATION), 'variables.problem')}])`;
+}
+
 /** Renders templates/mutating-admission-policy.yaml. */
 export function renderMutatingPolicy(): string {
-  const sound = toRules().map(({ holds }) => `(${holds})`);
+  const problem = toRules().map(({ holds, message }) => `!(${holds})\n  ? ${message.replaceAll('\n', ' ')} :\n`);
   const parts = toOperations().map((part) => `(${part})`);
   return `${HEAD}{{- if eq .Values.admission.mode "policy" }}
 apiVersion: admissionregistration.k8s.io/v1
@@ -103,64 +111,38 @@ spec:
 ${renderMatch()}
   variables:
 ${renderVariables()}
-    # Otherwise the pod stays unchanged, and the policy ${'`…-settings`'} denies it with an explanation.
-    - name: isSound
+    # The pod then gets no sidecar, and the policies that deny it for that show what it says.
+    - name: problem
       expression: >-
-${indent(sound.join(' &&\n'), 8)}
+${indent(`${problem.join('')}''`, 8)}
   mutations:
     - patchType: JSONPatch
       jsonPatch:
         expression: >-
-          !variables.isSound ? [] :
+          variables.problem != '' ? ${toDenial()} :
 ${indent(parts.join(' +\n'), 10)}
 {{- end }}
 `;
 }
 
-/** Renders templates/settings-policy.yaml, which explains why a pod is not injected. */
-export function renderSettingsPolicy(): string {
-  const rules = toRules().map(
-    ({ holds, message }) => `    - expression: >-
-${indent(holds, 8)}
-      messageExpression: >-
-${indent(`'Pod ' + request.namespace + '/' + object.metadata.?name.orValue(object.metadata.?generateName.orValue('') + '…') + ': ' +\n${message}`, 8)}
-      reason: Invalid`,
-  );
+/** Renders templates/mutating-admission-policy-binding.yaml. */
+export function renderBinding(): string {
   return `${HEAD}{{- if eq .Values.admission.mode "policy" }}
 apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-${renderMetadata('-settings')}
+kind: MutatingAdmissionPolicyBinding
+${renderMetadata()}
 spec:
-  failurePolicy: Fail
-${renderMatch()}
-  variables:
-${renderVariables()}
-  validations:
-${rules.join('\n')}
-{{- end }}
-`;
-}
-
-/** The binding of either policy. */
-export function renderBinding(kind: 'Mutating' | 'Validating'): string {
-  const suffix = kind === 'Mutating' ? '-inject' : '-settings';
-  const actions = kind === 'Mutating' ? '' : '  validationActions: [Deny]\n';
-  return `${HEAD}{{- if eq .Values.admission.mode "policy" }}
-apiVersion: admissionregistration.k8s.io/v1
-kind: ${kind}AdmissionPolicyBinding
-${renderMetadata(suffix)}
-spec:
-  policyName: {{ include "sidegate.fullname" . }}${suffix}
-${actions}  matchResources:
+  policyName: {{ include "sidegate.fullname" . }}-inject
+  matchResources:
     namespaceSelector:
       {{- include "sidegate.injectedNamespaces" . | nindent 6 }}
 {{- end }}
 `;
 }
 
-function renderMetadata(suffix = '-inject'): string {
+function renderMetadata(): string {
   return `metadata:
-  name: {{ include "sidegate.fullname" . }}${suffix}
+  name: {{ include "sidegate.fullname" . }}-inject
   labels:
     {{- include "sidegate.componentLabels" (dict "root" . "component" "admission") | nindent 4 }}`;
 }

@@ -16,6 +16,8 @@ export interface PolicyRule {
   readonly message: string;
 }
 
+/** Why the policy did not inject, for the policies that then deny the pod. */
+export const DENIED_ANNOTATION = `${DOMAIN}/denied`;
 const CONTAINERS = '(variables.initContainers + variables.containers)';
 const BY_WEBHOOK = 'install the chart with admission.mode: webhook, or use `sidegate inject -f`';
 
@@ -29,7 +31,7 @@ const toAnnotation = (name: string): string => `${DOMAIN}/${name}`;
 function toSettingRules(): PolicyRule[] {
   const settings = Object.entries(SETTINGS) as [keyof typeof SETTINGS, Setting][];
   const names = settings.map(([, { name }]) => toAnnotation(name));
-  const unknown = `variables.annotations.filter(k, k.startsWith('${DOMAIN}/') && !(k in [${[...names, STATUS_ANNOTATION].map(celText).join(', ')}]))`;
+  const unknown = `variables.annotations.filter(k, k.startsWith('${DOMAIN}/') && !(k in [${[...names, STATUS_ANNOTATION, DENIED_ANNOTATION].map(celText).join(', ')}]))`;
   const forms = settings.map(([key, { name, form, example }]) => {
     const value = annotation(key, celText(example));
     return {

@@ -7,7 +7,7 @@ import { renderSizingPage } from '../bench/sizing/page.ts';
 import { renderLibrarySidecar, renderSettingTable } from '../chart/chart-library.ts';
 import { renderValuesSchema, renderValuesYaml, renderValueTable } from '../chart/chart-pages.ts';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
-import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../chart/policy-page.ts';
+import { renderBinding, renderMutatingPolicy } from '../chart/policy-page.ts';
 import { renderSidecarPolicy } from '../chart/policy-sidecar.ts';
 import { withBlocks } from './markdown.ts';
 import { renderPromises } from './reliability-page.ts';
@@ -43,9 +43,7 @@ export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/sizing.md': () => renderSizingPage(),
   'docs/testing.md': withBlocks('docs/testing.md', { keys: renderFixtureKeys }),
   'chart/sidegate/templates/mutating-admission-policy.yaml': renderMutatingPolicy,
-  'chart/sidegate/templates/mutating-admission-policy-binding.yaml': () => renderBinding('Mutating'),
-  'chart/sidegate/templates/settings-policy.yaml': renderSettingsPolicy,
-  'chart/sidegate/templates/settings-policy-binding.yaml': () => renderBinding('Validating'),
+  'chart/sidegate/templates/mutating-admission-policy-binding.yaml': renderBinding,
   'chart/sidegate/templates/_sidecar.tpl': renderSidecarPolicy,
   'chart/sidegate/values.yaml': renderValuesYaml,
   'chart/sidegate/values.schema.json': renderValuesSchema,

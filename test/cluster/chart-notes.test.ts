@@ -71,7 +71,6 @@ test('warn of nothing where nothing is switched off', async () => {
 
 test.each<[string, ChartInput['admission']]>([
   ['WARNING: admission.protect=false.', { protect: false, failurePolicy: 'Fail' }],
-  ['a pod with the label sidegate.dev/injected starts unchanged', { protect: false, mode: 'policy' }],
   ['WARNING: admission.protectActions does not deny', { protectActions: ['Audit'] }],
   ['WARNING: admission.enforce=false.', { enforce: false }],
   ['WARNING: admission.enforceActions does not deny', { enforceActions: ['Audit'] }],

@@ -222,6 +222,12 @@ describe('the chart', () => {
       '1.28.0',
       'sidecar.mode=native needs',
     ],
+    [
+      'a way to run unprotected without a webhook',
+      { admission: { mode: 'policy', protect: false } },
+      '1.36.3',
+      'would start labeled pods without their sidecar',
+    ],
     ['a way to run unprotected', { admission: { protect: false } }, '1.36.3', 'would start labeled pods without their sidecar'],
     [
       'denial and warning in one',

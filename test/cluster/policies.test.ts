@@ -24,9 +24,7 @@ let names = 0;
 /** Installs the policies of a release for namespaces that carry its name. */
 async function install(release: string, admission: ChartInput['admission']): Promise<void> {
   const objects = await renderChart({ admission: { mode: 'policy', ...admission } }, { release });
-  const policies: Kube[] = objects.filter(
-    ({ kind, metadata }) => kind.startsWith('ValidatingAdmissionPolicy') && !metadata.name.endsWith('-settings'),
-  );
+  const policies: Kube[] = objects.filter(({ kind }) => kind.startsWith('ValidatingAdmissionPolicy'));
   expect(policies).toHaveLength(4);
   for (const policy of policies) {
     // The control plane is shared with other tests: these policies are for these namespaces alone.

@@ -115,11 +115,11 @@ helm.sh/resource-policy: keep
 argocd.argoproj.io/sync-wave: "-1"
 {{- end -}}
 
-{{/* Why no sidecar was added, and where to look. In the mode `policy`, the API server shows the denial of this policy or of `-settings`. */}}
+{{/* Why no sidecar was added, and where to look: within a text in CEL. The policy that injects leaves its reason in an annotation. */}}
 {{- define "sidegate.policyNotAdded" -}}
 {{- $name := include "sidegate.fullname" . -}}
 {{- if eq .Values.admission.mode "policy" -}}
-the policy {{ $name }}-inject does not support a setting of the pod, which the policy {{ $name }}-settings names, or this namespace has no injection. See `sidegate inject -f` with the pod, and `kubectl get mutatingadmissionpolicies {{ $name }}-inject`
+' + object.metadata.?annotations.orValue({})[?'sidegate.dev/denied'].orValue('this namespace has no injection. See `kubectl get mutatingadmissionpolicies {{ $name }}-inject`') + '
 {{- else -}}
 no injector responded, this namespace has no injection, or the chart was uninstalled, which keeps this policy. See `kubectl -n {{ include "sidegate.namespace" . }} get pods -l app.kubernetes.io/component=injector`
 {{- end -}}
