@@ -1,8 +1,10 @@
+import { spawn } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
+import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { checkConfig } from '../../src/app/check.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
@@ -78,6 +80,41 @@ test('a certificate with one of the names is accepted, and forwarded to the app'
   expect(headers['client-cert']).toBe(`:${der.toString('base64')}:`);
   expect(Object.keys(headers).filter((name) => /client.cert/.test(name))).toEqual(['client-cert']);
   expect(await lastLine()).toMatchObject({ route: 'partner', certificate: 'URI:spiffe://prod/billing' });
+});
+
+test('a client with a certificate of an earlier CA of the same name is served like one without', async () => {
+  const RSA = ['-newkey', 'rsa:2048'];
+  const earlier = join(folder, 'earlier');
+  mkdirSync(earlier);
+  const pair = makeAuthority(earlier, 'rsa', RSA).issue('old', 'URI:spiffe://prod/billing');
+  const later = makeAuthority(folder, 'rsa', RSA);
+  const clientCrlFile = join(folder, 'rsa.crl');
+  later.list(clientCrlFile);
+  const tls = { certFile: 'tls.crt', keyFile: 'tls.key', clientCaFile: later.ca, clientCrlFile };
+  const routes = [{ name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }];
+  const listen = { address: '127.0.0.1:0', tls: { ...tls, clientCertificate: 'request' } };
+  const other = await startGate({ listen, routes }, undefined, toTlsFiles(local));
+  onTestFinished(() => other.stop());
+  // A process of its own: in this one, its calls of OpenSSL would clear the errors that those of the gate leave.
+  const client = spawn('openssl', [
+    's_client',
+    '-quiet',
+    '-connect',
+    `127.0.0.1:${other.port}`,
+    '-cert',
+    pair.cert,
+    '-key',
+    pair.key,
+  ]);
+  onTestFinished(() => void client.kill());
+  let received = '';
+  client.stdout.on('data', (chunk) => {
+    received += String(chunk);
+  });
+  for (const count of [1, 2, 3]) {
+    client.stdin.write('GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await until(() => received.split('HTTP/1.1 200').length - 1 === count);
+  }
 });
 
 test.each([

@@ -33,12 +33,12 @@ export interface Authority {
 
 const EC = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
 
-/** Makes an authority in a folder. */
-export function makeAuthority(folder: string, name: string): Authority {
+/** Makes an authority in a folder. `newKey`: as `openssl req` has it. */
+export function makeAuthority(folder: string, name: string, newKey = EC): Authority {
   const file = (base: string, ending: string): string => join(folder, `${base}.${ending}`);
   const openssl = (...args: string[]): unknown => execFileSync('openssl', args, { stdio: 'ignore' });
   const [ca, caKey] = [file(name, 'crt'), file(name, 'key')];
-  openssl('req', '-x509', ...EC, '-days', '2', '-subj', `/CN=${name}`, '-keyout', caKey, '-out', ca);
+  openssl('req', '-x509', ...newKey, '-nodes', '-days', '2', '-subj', `/CN=${name}`, '-keyout', caKey, '-out', ca);
   const [config, database] = [file(name, 'cnf'), file(name, 'db')];
   const names = `database = ${database}\ncertificate = ${ca}\nprivate_key = ${caKey}`;
   writeFileSync(database, '');

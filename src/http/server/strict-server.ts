@@ -168,6 +168,8 @@ interface LatestExchange {
 }
 
 /** Handles the errors on the connections of one port. */
+const IS_OF_PARSER = /^(?:HPE|ERR_HTTP)_/;
+
 export class ClientErrors {
   readonly #parts;
   /** An error response must neither be sent in the middle of the latest response, nor after the final one. */
@@ -225,8 +227,8 @@ export class ClientErrors {
   /** Handles node:http's `clientError` event. */
   handle(error: NodeJS.ErrnoException, socket: Duplex): void {
     if (this.#ending.has(socket)) return;
-    // Nobody receives a response on a connection that was reset.
-    if (error.code === 'ECONNRESET' || !socket.writable) {
+    // Node also reports each error of the connection here: nobody receives a response on one that was reset, or whose TLS failed.
+    if (!IS_OF_PARSER.test(error.code ?? '') || !socket.writable) {
       socket.destroy();
       return;
     }
