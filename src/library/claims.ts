@@ -150,7 +150,7 @@ function readTimes(settings: DedupSettings, { description, tolerance, warn }: Cl
   return { retention, lease, maxWait };
 }
 
-/** Checks what the store of an app resolves with, whatever its types say. */
+/** Checks what the store of an app resolves with, as apps in JavaScript have no types. */
 function isClaimResult(result: ClaimResult | undefined | null): boolean {
   if (result?.state === 'new') return true;
   const isTaken = result?.state === 'handled' || result?.state === 'in-progress';
@@ -179,7 +179,7 @@ function toSeenIds(store: EventStore, onError: (thrown: unknown) => void): SeenI
       let isGivenUp = false;
       const claim = async () => {
         const result = await store.claim(request);
-        if (!isClaimResult(result)) throw new TypeError('claim resolved with a value that is no result of EventStore');
+        if (!isClaimResult(result)) throw new TypeError('claim resolved with a value that an EventStore must not return');
         // Granted after its delivery got 503, and maybe released before: it would reject the retries until the lease ends.
         if (isGivenUp && result.state === 'new') await store.release(request.key, request.token);
         return result;

@@ -143,7 +143,7 @@ function prepareNode(folder: string, dependencies: Readonly<Record<string, strin
   mkdirSync(folder, { recursive: true });
   writeFileSync(`${folder}/package.json`, JSON.stringify({ private: true, dependencies }));
   const args = ['install', '--prefix', folder, '--no-package-lock', '--ignore-scripts', '--no-audit', '--no-fund'];
-  if (spawnSync('npm', args, { stdio: 'ignore' }).status === 0) return;
+  if (spawnSync('npm', args, { stdio: 'ignore', timeout: 180_000, killSignal: 'SIGKILL' }).status === 0) return;
   rmSync(folder, { recursive: true });
   console.log(`npm's ${Object.keys(dependencies).join(' and ')} could not be installed: their tests are skipped`);
 }
