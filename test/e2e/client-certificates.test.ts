@@ -94,7 +94,7 @@ test('a client with a certificate of an earlier CA of the same name is served li
   const routes = [{ name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }];
   const listen = { address: '127.0.0.1:0', tls: { ...tls, clientCertificate: 'request' } };
   const other = await startGate({ listen, routes }, undefined, toTlsFiles(local));
-  onTestFinished(() => other.stop());
+  onTestFinished(async () => void (await other.stop()));
   // A process of its own: in this one, its calls of OpenSSL would clear the errors that those of the gate leave.
   const client = spawn('openssl', [
     's_client',
