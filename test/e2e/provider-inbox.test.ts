@@ -81,6 +81,46 @@ test('events with the same bytes are one if their IDs are not signed and not tru
   expect([app.received.length, (await list()).length]).toEqual([1, 1]);
 });
 
+test.each(['linear', 'zendesk', 'custom'])(
+  'a captured delivery under an invented ID, or without one, is a duplicate: %s',
+  async (scheme) => {
+    const custom = {
+      signature: { header: 'X-Custom-Signature', encoding: 'hex' },
+      signed: ['timestamp', 'body'],
+      separator: '.',
+      timestamp: { header: 'X-Custom-Time' },
+      id: { header: 'X-Custom-Id' },
+    };
+    await start({ routes: [toInbox('billing', { scheme, ...(scheme === 'custom' && { custom }) })], provider: toProvider() });
+    const now = new Date();
+    const seconds = String(Math.floor(now.getTime() / 1_000));
+    const body = JSON.stringify({ webhookTimestamp: now.getTime(), id: 1 });
+    const mac = (text: string, encoding: 'hex' | 'base64'): string => createHmac('sha256', SECRET).update(text).digest(encoding);
+    const zendesk = {
+      'X-Zendesk-Webhook-Signature-Timestamp': now.toISOString(),
+      'X-Zendesk-Webhook-Signature': mac(`${now.toISOString()}${body}`, 'base64'),
+    };
+    const signed: Record<string, Record<string, string>> = {
+      linear: { 'Linear-Signature': mac(body, 'hex') },
+      zendesk,
+      custom: { 'X-Custom-Time': seconds, 'X-Custom-Signature': mac(`${seconds}.${body}`, 'hex') },
+    };
+    const idHeader =
+      { linear: 'Linear-Delivery', zendesk: 'X-Zendesk-Webhook-Invocation-Id', custom: 'X-Custom-Id' }[scheme] ?? '';
+    const deliver = (id?: string): Promise<Answer> =>
+      send(gate.port, {
+        path: '/hooks/billing',
+        headers: { 'Content-Type': 'application/json', ...signed[scheme], ...(id !== undefined && { [idHeader]: id }) },
+        body,
+      });
+    expect((await deliver('genuine')).code).toBeUndefined();
+    await until(async () => (await list('?state=delivered')).length === 1);
+    for (const id of ['invented', 'another', undefined, 'genuine'])
+      expect(await deliver(id)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect([app.received.length, (await list()).length]).toEqual([1, 1]);
+  },
+);
+
 test('a sender that counts 202 as a failure gets the status that it counts as delivered', async () => {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519');
   const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('hex');

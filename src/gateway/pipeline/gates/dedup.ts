@@ -263,8 +263,8 @@ class DedupAttempt implements ClaimAttempt {
   ): Promise<ClaimReply> {
     const accepted = splitFingerprint(fingerprint);
     const isYoung = clock.now() - accepted.acceptedAt < Math.min(accepted.storedFor, storedFor ?? 0);
-    // Other content that is not stored may never have been accepted.
-    const acceptedAt = isYoung && verdict !== 'reused' ? accepted.acceptedAt : undefined;
+    // Other content that is not stored may never have been accepted, and the ID of a copy names no stored event.
+    const acceptedAt = isYoung && verdict === 'repeated' ? accepted.acceptedAt : undefined;
     const result = await repeat(this.#event, this.#head, { requestId: accepted.requestId, acceptedAt });
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);
