@@ -233,6 +233,32 @@ describe('routes', () => {
     expect(app.received.at(-1)?.headers['sidegate-user']).toBeUndefined();
   });
 
+  test.each([
+    ['kova\u010d', 'kova%C4%8D'],
+    ['x\u010d\u010aSidegate-User admin', 'x%C4%8D%C4%8ASidegate-User%20admin'],
+  ])('without a signature forward the name of the user %s so that no other header arises', async (user, text) => {
+    gate = await startGate(
+      {
+        routes: [
+          {
+            name: 'unsigned',
+            match: { path: '/hooks/billing' },
+            upstream: `http://127.0.0.1:${app.port}`,
+            basic: { realm: 'r', users: { file: 'users' }, requireTls: false },
+            webhook: { scheme: 'unsigned', dedup: 'off' },
+          },
+        ],
+      },
+      undefined,
+      { users: makeEntry(user, 'secret') },
+    );
+    const delivery = makeDelivery();
+    const headers = { ...delivery.headers, ...toBasic(user, 'secret') };
+    expect((await send(gate.port, { ...delivery, headers })).status).toBe(200);
+    const received = app.received.at(-1)?.headers ?? {};
+    expect([received['sidegate-key'], received['sidegate-user']]).toEqual([text, text]);
+  });
+
   test('with basic and webhook require both', async () => {
     gate = await startGate(
       {

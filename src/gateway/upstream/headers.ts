@@ -308,7 +308,7 @@ export function addIdentity(out: string[], admitted: Admitted, context: Identity
   const { head, sender, claimed, observed } = admitted;
   const user = context.user === 'forward' ? sender.user : undefined;
   out.push('Sidegate-Route', context.route);
-  if (claimed !== undefined) out.push('Sidegate-Key', claimed.event.keyName);
+  if (claimed !== undefined) out.push('Sidegate-Key', toFieldText(claimed.event.keyName));
   if (user !== undefined || more.length > 0) {
     const text = user === undefined ? '' : toFieldText(user.name);
     for (const name of [...USER_FIELDS, ...more]) out.push(name, text);
@@ -329,9 +329,9 @@ export function addIdentity(out: string[], admitted: Admitted, context: Identity
  */
 const NOT_PLAIN = /[^\x21-\x7e]|[",;%\\]/gu;
 
-/** Formats a user name as a header value; special characters are percent-encoded UTF-8, so that it can be decoded. */
-function toFieldText(user: string): string {
-  return user.replace(NOT_PLAIN, (character) =>
+/** Formats the name of a user, a certificate or a key as a header value; special characters are percent-encoded UTF-8, so that it can be decoded. */
+function toFieldText(name: string): string {
+  return name.replace(NOT_PLAIN, (character) =>
     [...Buffer.from(character)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
   );
 }

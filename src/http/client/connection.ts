@@ -227,10 +227,12 @@ export class Connection implements ParserEvents {
     // Checked here, where the first byte is sent: it may have waited for a connection, or for a first one that was dead.
     if (leaseEndsAt !== undefined && this.#deadline + LEASE_MARGIN_MS > leaseEndsAt)
       return this.#fail('timeout', 'the lease ends before the app would time out');
+    const head = toHeadText(request);
+    if (head === undefined) return this.#fail('protocol', 'a header that was added to the request is malformed');
     job.isSent = true;
     this.#mayBeUnread = this.#owner.limits.discardsUnread === true;
     this.#parser.expect(request.method, request.isUpgrade === true);
-    writeRequest(socket, request);
+    writeRequest(socket, head, body);
     if (!Buffer.isBuffer(body)) this.#send(socket, body, false);
   }
 
@@ -271,7 +273,7 @@ export class Connection implements ParserEvents {
       this.#fail('protocol', toErrorText(thrown));
     }
     if (this.#parser.chunks < MAX_CHUNKS_IN_TURN) return true;
-    waitForTurn(() => {
+    waitForTurn(this.#owner, () => {
       if (this.#pause?.isOver !== false) this.#socket?.resume();
     });
     return false;
@@ -465,9 +467,7 @@ class BodyWriter implements BodyConsumer {
 }
 
 /** Writes the head of a request, and its body unless that is a stream. */
-function writeRequest(socket: Socket, request: UpstreamRequest): void {
-  const { body } = request;
-  const head = toHeadText(request);
+function writeRequest(socket: Socket, head: string, body: UpstreamRequest['body']): void {
   if (!Buffer.isBuffer(body) || body.length === 0) socket.write(head, 'latin1');
   else if (body.length <= MAX_COPIED_BYTES) {
     const bytes = Buffer.allocUnsafe(head.length + body.length);
@@ -482,9 +482,16 @@ function writeRequest(socket: Socket, request: UpstreamRequest): void {
   }
 }
 
-/** Formats the request head. Its parts were validated when they were received, so no line can be split. */
-function toHeadText({ method, path, headers }: UpstreamRequest): string {
+/** What would split a line, or become another character where it is written as Latin-1. */
+const NOT_A_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+
+/** Formats the request head. Its parts were validated when they were received; undefined if a value that was added since would split a line. */
+function toHeadText({ method, path, headers }: UpstreamRequest): string | undefined {
   let text = `${method} ${path} HTTP/1.1\r\n`;
-  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  for (let i = 0; i < headers.length; i += 2) {
+    const value = headers[i + 1] ?? '';
+    if (NOT_A_VALUE.test(value)) return undefined;
+    text += `${headers[i]}: ${value}\r\n`;
+  }
   return `${text}\r\n`;
 }
