@@ -250,17 +250,23 @@ export class SumOfTurn {
   }
 }
 
-/** Of connections that send small chunks. */
-const turns: (() => void)[] = [];
+/** Of connections that send small chunks: by group, in their order. */
+const turns = new Map<unknown, (() => void)[]>();
 
-/** Runs one `action` in each turn of the event loop, so that others are served however many connections send small chunks. */
-export function waitForTurn(action: () => void): void {
-  if (turns.push(action) === 1) runNextTurn(runFirst);
+/** Runs one `action` in each turn of the event loop, so that others are served however many connections send small chunks. Groups, such as clients, take turns. */
+export function waitForTurn(group: unknown, action: () => void): void {
+  const waiting = turns.get(group);
+  if (waiting === undefined) turns.set(group, [action]);
+  else waiting.push(action);
+  if (waiting === undefined && turns.size === 1) runNextTurn(runFirst);
 }
 
 function runFirst(): void {
-  const action = turns.shift();
-  if (turns.length > 0) runNextTurn(runFirst);
+  const [[group, waiting] = []] = turns;
+  const action = waiting?.shift();
+  turns.delete(group);
+  if (waiting !== undefined && waiting.length > 0) turns.set(group, waiting);
+  if (turns.size > 0) runNextTurn(runFirst);
   action?.();
 }
 

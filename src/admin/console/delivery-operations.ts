@@ -48,7 +48,7 @@ export async function readPage(parts: DeliveryParts, query: DeliveryQuery): Prom
   const { clock, entries, readShared } = parts;
   const shared = await readShared();
   // A page takes as long as a hundred deliveries, which are handled between this one and the next.
-  await new Promise<void>((resolve) => waitForTurn(resolve));
+  await new Promise<void>((resolve) => waitForTurn('console', resolve));
   const context = parts.context();
   const all = [...entries().map((entry) => toOwnRow(entry, context)), ...shared.map(toSharedRow)];
   const { rows, cursor } = selectPage(all, query, clock.now());

@@ -72,8 +72,8 @@ export class Http1BodySource implements BodySource {
     this.declaredLength = toDeclaredLength(request);
     // Chunks, TLS records and TCP segments may all have a single byte, and are buffered while nobody reads.
     // Only chunks are limited: a segment costs its sender as much, and records have a separate limit (empty-records.ts).
-    if (this.declaredLength === undefined) joinSmallChunks(request, countChunks(limit));
-    else if (this.declaredLength > MIN_PIECE) joinSmallChunks(request);
+    if (this.declaredLength === undefined) joinSmallChunks(request, limit.toGroup, countChunks(limit));
+    else if (this.declaredLength > MIN_PIECE) joinSmallChunks(request, limit.toGroup);
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }
@@ -107,7 +107,7 @@ export class Http2BodySource implements BodySource {
     this.expectsContinue = fields.get('expect')?.toLowerCase() === '100-continue';
     this.declaredLength = toStreamLength(fields, flags);
     // Frames may be as small as the sender likes, regardless of the declared length.
-    if (this.declaredLength !== 0) joinSmallChunks(stream, countChunks(limit));
+    if (this.declaredLength !== 0) joinSmallChunks(stream, limit.toGroup, countChunks(limit));
   }
 
   get peer(): string {
@@ -150,6 +150,8 @@ export interface ChunkLimit {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** Its bodies share a budget: a connection, or a stream if the connection carries the requests of many clients. */
   readonly owner: object;
+  /** Returns its client, which takes turns with others. */
+  readonly toGroup: () => unknown;
   /** Ends the connection, and makes the parser skip what it has read. `chunks_full`: because of other bodies, too. */
   onExceeded(reason: 'small_chunks' | 'chunks_full'): void;
 }
@@ -222,7 +224,7 @@ function countChunks({ clock, owner, onExceeded }: ChunkLimit): CountChunk {
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
  * `count`: called with the size of each chunk; after it has returned false, the rest is dropped.
  */
-export function joinSmallChunks(stream: Readable, count: CountChunk = () => true): void {
+export function joinSmallChunks(stream: Readable, toGroup: () => unknown, count: CountChunk = () => true): void {
   const push = stream.push.bind(stream);
   let joined = new GrowingBuffer();
   let isScheduled = false;
@@ -242,7 +244,7 @@ export function joinSmallChunks(stream: Readable, count: CountChunk = () => true
       inTurn = 0;
       if (!stream.destroyed && !stream.readableEnded) flush();
     };
-    runNextTurn(() => (inTurn < MAX_JOINED_IN_TURN ? flushNow() : waitForTurn(flushNow)));
+    runNextTurn(() => (inTurn < MAX_JOINED_IN_TURN ? flushNow() : waitForTurn(toGroup(), flushNow)));
   };
   const pushJoined = (chunk: Buffer | null): boolean => {
     isCut ||= chunk !== null && !count(chunk.length, inTurn);

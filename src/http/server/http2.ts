@@ -219,6 +219,7 @@ export class Http2Sessions {
     const source = new Http2BodySource(stream, fields, flags, {
       clock: this.#clock,
       owner: client === undefined ? stream : session,
+      toGroup: () => client ?? stream,
       onExceeded,
     });
     const cost = fieldLines + head.url.length / CHARS_PER_FIELD;

@@ -93,7 +93,7 @@ export class PortRequests {
 
   constructor(parts: {
     readonly errors: ClientErrors;
-    readonly clients: Pick<PortClients, 'track' | 'enter'>;
+    readonly clients: Pick<PortClients, 'track' | 'enter' | 'toClient'>;
     readonly bodies: BodyWatch;
     readonly onLimit: OnLimit;
     readonly maxHeaderFields: number;
@@ -196,6 +196,7 @@ export class PortRequests {
     const source = new Http1BodySource(request, response, expectsContinue, {
       clock: bodies.clock,
       owner: request.socket,
+      toGroup: () => clients.toClient(errors.toPeer(request.socket)) ?? request.socket,
       onExceeded,
     });
     const body = new IncomingBody(source, bodies);

@@ -83,6 +83,11 @@ export class AdmissionPeers {
     });
   }
 
+  /** The network that a peer counts for. */
+  toClient(address: string): string {
+    return toClientNetwork(address);
+  }
+
   /** Counts a request that waits for the response before it. Returns how to end that; undefined if its network has too many. */
   enter(address: string): (() => void) | undefined {
     const network = this.#networks.get(toClientNetwork(address));

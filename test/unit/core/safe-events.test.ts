@@ -15,6 +15,7 @@ import {
   runDetached,
   runNextTurn,
   runSoon,
+  waitForTurn,
 } from '../../../src/core/safe-events.ts';
 
 const BOOM = new Error('boom');
@@ -91,6 +92,22 @@ test('reports what a timer, a microtask, a next turn, a callback and a promise t
   await expect.poll(() => escaped.length).toBe(7);
   const sites = (escaped as EscapedError[]).map(({ site }) => site).sort();
   expect(sites).toEqual(['callback', 'callback', 'promise', 'promise', 'timer', 'timer', 'timer']);
+});
+
+test('those who wait for a turn take turns by group, one action in each', async () => {
+  const ran: string[] = [];
+  for (let i = 0; i < 3; i++) waitForTurn('flood', () => ran.push(`flood ${i}`));
+  waitForTurn('other', () => {
+    ran.push('other');
+    waitForTurn('other', () => ran.push('other again'));
+  });
+  const counts: number[] = [];
+  while (ran.length < 5) {
+    await new Promise<void>(runNextTurn);
+    counts.push(ran.length);
+  }
+  expect(ran).toEqual(['flood 0', 'other', 'flood 1', 'other again', 'flood 2']);
+  expect(counts.every((count, i) => count - (counts[i - 1] ?? 0) <= 1)).toBe(true);
 });
 
 test('throws the exception again without a subscriber, as in a command', () => {

@@ -4,7 +4,7 @@ import { joinSmallChunks } from '../../../../src/http/server/body-source.ts';
 
 function open(): { readonly stream: Readable; readonly read: () => Buffer[] } {
   const stream = new Readable({ read: () => undefined });
-  joinSmallChunks(stream);
+  joinSmallChunks(stream, () => stream);
   const chunks: Buffer[] = [];
   return {
     stream,
@@ -62,7 +62,7 @@ test('asks for a pause while nobody reads, and buffers few chunks', async () => 
 test('asks for a pause after 64 small chunks of a turn, and the stream resumes by itself', async () => {
   let reads = 0;
   const stream = new Readable({ read: () => void reads++ });
-  joinSmallChunks(stream);
+  joinSmallChunks(stream, () => stream);
   stream.resume();
   await turn();
   expect(Array.from({ length: 65 }, () => stream.push(Buffer.from('x'))).indexOf(false)).toBe(63);
@@ -75,7 +75,7 @@ test('one stream with many small chunks continues in each turn', async () => {
   const read: number[] = [];
   const streams = Array.from({ length: 10 }, (_, index) => {
     const stream = new Readable({ read: () => undefined });
-    joinSmallChunks(stream);
+    joinSmallChunks(stream, () => stream);
     stream.on('data', () => read.push(index));
     for (let i = 0; i < 100; i++) stream.push(Buffer.from('x'));
     return stream;
@@ -92,7 +92,11 @@ test('one stream with many small chunks continues in each turn', async () => {
 
 test('drops what follows once there are too many', async () => {
   const stream = new Readable({ read: () => undefined });
-  joinSmallChunks(stream, (bytes) => bytes < 3);
+  joinSmallChunks(
+    stream,
+    () => stream,
+    (bytes) => bytes < 3,
+  );
   const chunks: Buffer[] = [];
   stream.on('data', (chunk: Buffer) => chunks.push(chunk));
   for (const text of ['a', 'bbb', 'c']) stream.push(Buffer.from(text));
