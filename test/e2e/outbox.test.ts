@@ -377,7 +377,7 @@ describe('figures', () => {
     const queue = new MemoryQueue();
     let time = 0;
     const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + time };
-    const append: MemoryQueue['append'] = (events) => {
+    const append: MemoryQueue['append'] = async (events) => {
       if (queue.events.size >= 300) throw new SidegateError('system', 'queue_busy', 'too many wait');
       time += 10_000;
       return queue.append(events);

@@ -85,6 +85,8 @@ export class Outbox {
   /** Rows that PostgreSQL did not let go, until they are tried again, like what is full; and why. A statement skips them one by one, so there must not be many. */
   readonly #kept = new Set<string>();
   #failure: PostgresError | undefined;
+  /** Why the queue rejected rows in the last transaction, by `seq`. */
+  readonly #reasons = new Map<string, string>();
   #figuresAt = Number.NEGATIVE_INFINITY;
   /** The first row of the table, and since when it is the first. */
   #first: { readonly seq: string | null; readonly since: Milliseconds } | undefined;
@@ -224,7 +226,7 @@ export class Outbox {
     const items: Item[] = [];
     let deliveries = 0;
     for (const row of rows) {
-      const event = toEvent(row, this.#parts);
+      const event = this.#read(row);
       if ('reason' in event) batch.rejected.push({ row, reason: event.reason });
       else {
         deliveries += event.targets.length;
@@ -234,19 +236,18 @@ export class Outbox {
       }
       batch.taken++;
     }
-    const invalid = await this.#reject(client, batch.rejected.splice(0));
+    const copied = batch.rejected.filter(({ row }) => !isStuck(row));
+    const failure = await rejectRows(client, copied);
+    this.#keep(failure === undefined ? [] : copied, failure);
     await this.#append(client, items, batch);
-    batch.rejected.push(...invalid, ...(await this.#reject(client, batch.rejected.splice(0))));
-    return batch;
+    return failure === undefined ? batch : { ...batch, rejected: batch.rejected.filter(({ row }) => isStuck(row)) };
   }
 
-  /** Returns the rows that will not be read again. */
-  async #reject(client: pg.Client, rejected: readonly RejectedRow[]): Promise<readonly RejectedRow[]> {
-    const copied = rejected.filter(({ row }) => !isStuck(row));
-    const failure = await rejectRows(client, copied);
-    if (failure === undefined) return rejected;
-    this.#keep(copied, failure);
-    return rejected.filter(({ row }) => isStuck(row));
+  /** The event of a row, or why it can never be one, or why the queue rejected it. */
+  #read(row: OutboxRow): NewEvent | { readonly reason: string } {
+    const reason = this.#reasons.get(row.seq);
+    this.#reasons.delete(row.seq);
+    return reason === undefined ? toEvent(row, this.#parts) : { reason };
   }
 
   /** Leaves rows in the table for a while. */
@@ -283,19 +284,25 @@ export class Outbox {
     if (first === undefined || batch.isBusy) return;
     const { distinct, repeated } = separateRepeated(items);
     await client.query('SAVEPOINT moving');
-    const cause = await this.#move(client, distinct, batch).catch(toCause);
-    if (cause === undefined) return this.#append(client, repeated, batch);
-    await client.query('ROLLBACK TO moving');
+    const found = await this.#move(client, distinct, batch);
+    if (found === undefined) return this.#append(client, repeated, batch);
+    await client.query('ROLLBACK TO moving; RELEASE moving');
+    if (!(found instanceof Error))
+      return this.#append(
+        client,
+        items.filter((item) => !found.includes(item)),
+        batch,
+      );
     // The others are taken again, in order.
-    batch.isBusy = isQueueBusy(cause);
+    batch.isBusy = isQueueBusy(found);
     if (batch.isBusy) return;
     if (items.length > 1) {
       const middle = Math.ceil(items.length / 2);
       await this.#append(client, items.slice(0, middle), batch);
       await this.#append(client, items.slice(middle), batch);
-    } else if (!(cause instanceof SidegateError) || cause instanceof PostgresError) this.#keep(items, cause);
-    else if (cause.code === 'queue_full') this.#noteFull(first, cause);
-    else batch.rejected.push({ row: first.row, reason: cause.message });
+    } else if (!(found instanceof SidegateError)) this.#keep(items, found);
+    else if (found.code === 'queue_full') this.#noteFull(first, found);
+    else this.#reasons.set(first.row.seq, found.message);
   }
 
   #noteFull({ row, event }: Item, error: SidegateError): void {
@@ -318,30 +325,31 @@ export class Outbox {
 
   /**
    * Removes rows, and only then stores their events: nothing that takes PostgreSQL long may follow the locks of the queue, and an event that another
-   * database has accepted cannot be taken back.
+   * database has accepted cannot be taken back. Returns those that conflict with other events, or the error of one of them.
    */
-  async #move(client: pg.Client, items: readonly Item[], batch: Batch): Promise<void> {
-    const kept = await removeRows(client, items);
+  async #move(client: pg.Client, items: readonly Item[], batch: Batch): Promise<readonly Item[] | Error | undefined> {
+    const kept = await removeRows(client, items).catch(toRowError);
+    if (kept instanceof Error) return kept;
     this.#keep(kept);
     const removed = items.filter((item) => !kept.includes(item));
-    const results =
-      removed.length === 0 ? [] : await (this.#joined ?? this.#parts.queue).append(removed.map(({ event }) => event));
+    if (removed.length === 0) return undefined;
+    const results = await (this.#joined ?? this.#parts.queue).append(removed.map(({ event }) => event)).catch(toRejection);
+    if (results instanceof Error) return results;
     const conflicts = removed.filter((_, i) => results[i] === 'conflict');
-    if (conflicts.length > 0) {
-      await client.query('ROLLBACK TO moving');
-      for (const { row } of conflicts) batch.rejected.push({ row, reason: 'another event was accepted with the same ID' });
-      const others = items.filter((item) => !conflicts.includes(item));
-      return this.#move(client, others, batch);
-    }
+    // They are rejected in the next transaction, which does not hold these locks.
+    for (const { row } of conflicts) this.#reasons.set(row.seq, 'another event was accepted with the same ID');
+    const isFinal = conflicts.length === 0 || this.#joined === undefined;
+    for (const [i, { event }] of removed.entries()) if (isFinal && results[i] === 'stored') batch.stored.add(event);
+    if (conflicts.length > 0) return conflicts;
     batch.moved += removed.length;
-    for (const [i, { event }] of removed.entries()) if (results[i] === 'stored') batch.stored.add(event);
+    return undefined;
   }
 }
 
-/** Throws all others than errors of single rows and events. */
-function toCause(thrown: unknown): Error {
-  const isOfEvents = isQueueBusy(thrown) || (thrown instanceof SidegateError && REJECTIONS.has(thrown.code));
-  return isOfEvents ? (thrown as SidegateError) : toRowError(thrown);
+/** Throws all others than errors of single events, and back pressure. */
+function toRejection(thrown: unknown): SidegateError {
+  if (thrown instanceof SidegateError && (isQueueBusy(thrown) || REJECTIONS.has(thrown.code))) return thrown;
+  throw thrown;
 }
 
 interface Batch {

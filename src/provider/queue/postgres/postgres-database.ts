@@ -39,7 +39,6 @@ const SETTINGS = `SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LO
 /** A statement that changes a table stops all others on it from when it starts to wait for its lock. */
 const LOCK_TIMEOUT_MS: Milliseconds = 500;
 const LOCK_PAUSE_MS: Milliseconds = 1_000;
-const MAX_IDLE_MS: Milliseconds = 2_000;
 const MAX_LOCK_TRIES = 30;
 const LOCK_NOT_AVAILABLE = '55P03';
 const QUERY_CANCELED = '57014';
@@ -149,11 +148,13 @@ export class PostgresDatabase extends PostgresSql implements Database {
     this.#target = target;
     this.#pool = pool;
     this.#schema = schema;
-    // A replica that froze loses its locks before the statements time out that wait for them. Between two statements, one that works needs milliseconds.
-    const limitIdle = `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(MAX_IDLE_MS, Math.ceil(statementTimeout / 2))}`;
+    // A replica that froze loses its locks before the statements time out that wait for them.
+    const limitIdle = (most: Milliseconds): string =>
+      `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(most, Math.ceil(statementTimeout / 2))}`;
     // Not as parameters of the connection, which poolers reject.
-    this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle}; ${SETTINGS}`;
-    this.#join = `${limitIdle}; ${SETTINGS}; SAVEPOINT joined`;
+    this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle(3_000)}; ${SETTINGS}`;
+    // Between two statements, the outbox can wait for memory.
+    this.#join = `${limitIdle(6_000)}; ${SETTINGS}; SAVEPOINT joined`;
   }
 
   /** Connects and creates the tables. Rejects with a SidegateError. */
