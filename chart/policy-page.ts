@@ -1,11 +1,17 @@
 /** Writes the templates of the policies with which the API server injects the sidecar, from the injector's source. */
 import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
-import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
+import {
+  DATA_PORT,
+  DENIED_ANNOTATION,
+  INJECT_LABEL,
+  INJECTED_LABEL,
+  STATUS_ANNOTATION,
+} from '../src/kubernetes/injector/names.ts';
 import { toPointer } from '../src/kubernetes/injector/patch.ts';
 import { LONGEST_GRACE_SECONDS } from '../src/kubernetes/injector/shutdown.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
-import { DENIED_ANNOTATION, toRules } from './policy-rules.ts';
+import { toRules } from './policy-rules.ts';
 import { toVariables } from './policy-variables.ts';
 
 const HEAD = '{{/* Written from src/kubernetes/injector (`npm run docs`): the result is the same as that of the injector. */}}\n';
@@ -93,8 +99,11 @@ function toOperations(): string[] {
 
 function toDenial(): string {
   const path = ['metadata', 'annotations'];
-  const first = `[${add(at(...path), `{${celText(DENIED_ANNOTATION)}: variables.problem}`)}]`;
-  return `(size(variables.annotations) == 0 ? ${first} : [${add(at(...path, DENIED_ANNOTATION), 'variables.problem')}])`;
+  // The API server shows neither a message with a line break nor one above 5 KiB.
+  const line = "variables.problem.replace('\\n', ' ')";
+  const reason = `(size(${line}) > 2000 ? ${line}.substring(0, 2000) : ${line})`;
+  const first = `[${add(at(...path), `{${celText(DENIED_ANNOTATION)}: ${reason}}`)}]`;
+  return `(size(variables.annotations) == 0 ? ${first} : [${add(at(...path, DENIED_ANNOTATION), reason)}])`;
 }
 
 /** Renders templates/mutating-admission-policy.yaml. */

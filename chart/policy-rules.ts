@@ -1,7 +1,14 @@
 /** The rules of the admission policy that injects, each with its message: pods that src/kubernetes/injector denies, and pods that only the webhook can handle. */
 
 import { KNATIVE, KNATIVE_MESSAGE } from '../src/kubernetes/injector/inject.ts';
-import { ADMIN_PORT, CONTAINER, DATA_PORT, DOMAIN, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
+import {
+  ADMIN_PORT,
+  CONTAINER,
+  DATA_PORT,
+  DENIED_ANNOTATION,
+  DOMAIN,
+  STATUS_ANNOTATION,
+} from '../src/kubernetes/injector/names.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { USER } from '../src/kubernetes/injector/sidecar.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
@@ -16,8 +23,6 @@ export interface PolicyRule {
   readonly message: string;
 }
 
-/** Why the policy did not inject, for the policies that then deny the pod. */
-export const DENIED_ANNOTATION = `${DOMAIN}/denied`;
 const CONTAINERS = '(variables.initContainers + variables.containers)';
 const BY_WEBHOOK = 'install the chart with admission.mode: webhook, or use `sidegate inject -f`';
 

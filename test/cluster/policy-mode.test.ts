@@ -32,7 +32,7 @@ beforeAll(async () => {
   config = parsed.config;
   const mutating: Kube = pick(objects, 'MutatingAdmissionPolicy');
   version = mutating['metadata'].labels['app.kubernetes.io/version'];
-  const names = ['inject', 'settings', 'protected'].map((name) => `${RELEASE}-sidegate-${name}`);
+  const names = ['inject', 'protected'].map((name) => `${RELEASE}-sidegate-${name}`);
   for (const object of objects.filter(({ metadata }) => names.includes(metadata.name)) as Kube[]) {
     // The control plane is shared with other tests: these policies are for these namespaces alone.
     if (object['kind'].endsWith('Binding'))

@@ -10,6 +10,8 @@ export const INJECTED_LABEL = `${DOMAIN}/injected`;
 export const ENFORCE_LABEL = `${DOMAIN}/enforce`;
 /** The result of the injection, as JSON. */
 export const STATUS_ANNOTATION = `${DOMAIN}/status`;
+/** Why the API server's own policy did not inject the sidecar. */
+export const DENIED_ANNOTATION = `${DOMAIN}/denied`;
 /** On the chart's policies: what the container `sidegate` may contain, as JSON. */
 export const RULES_ANNOTATION = `${DOMAIN}/sidecar-rules`;
 export const CONTAINER = 'sidegate';

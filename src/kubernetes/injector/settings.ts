@@ -22,7 +22,7 @@ import {
   VOLUME_NAME,
   WHOLE_SECONDS,
 } from './kubernetes-values.ts';
-import { DOMAIN, QUEUE_FOLDER, STATUS_ANNOTATION } from './names.ts';
+import { DENIED_ANNOTATION, DOMAIN, QUEUE_FOLDER, STATUS_ANNOTATION } from './names.ts';
 import { isRaw, objectAt, type Raw } from './raw.ts';
 
 /** One annotation. */
@@ -172,7 +172,7 @@ export function readSettings(pod: Raw): SettingsRead {
 
 function findUnknown(key: string): string[] {
   const name = key.slice(PREFIX.length);
-  if (!key.startsWith(PREFIX) || key === STATUS_ANNOTATION || NAMES.includes(name)) return [];
+  if (!key.startsWith(PREFIX) || key === STATUS_ANNOTATION || key === DENIED_ANNOTATION || NAMES.includes(name)) return [];
   const nearest = name === 'inject' ? undefined : findNearest(name, NAMES);
   const hint = nearest === undefined ? `known annotations: ${NAMES.join(', ')}` : `did you mean ${PREFIX}${nearest}?`;
   return [`the annotation ${show(key)} is unknown: ${name === 'inject' ? 'it is a label' : hint}`];
