@@ -153,8 +153,8 @@ function readTimes(settings: DedupSettings, { description, tolerance, warn }: Cl
 /** Checks what the store of an app resolves with, as apps in JavaScript have no types. */
 function isClaimResult(result: ClaimResult | undefined | null): boolean {
   if (result?.state === 'new') return true;
-  const isTaken = result?.state === 'handled' || result?.state === 'in-progress';
-  return isTaken && typeof result.fingerprint === 'string' && Number.isFinite(result.remainingMs);
+  const isRight = result?.state === 'handled' || (result?.state === 'in-progress' && Number.isFinite(Number(result.remainingMs)));
+  return isRight && typeof result?.fingerprint === 'string';
 }
 
 /** The store of an app. An error of it, or no reply in time, means that it is not available. */

@@ -88,7 +88,10 @@ export function createVerifier(options: VerifierOptions): Verifier {
     async handle(request, handler) {
       const result = await verify(request);
       if (!result.ok) {
-        options.onRejected?.(result);
+        // Whatever it throws, the sender gets the response.
+        Promise.resolve(result)
+          .then(options.onRejected)
+          .catch(() => undefined);
         return result.response;
       }
       let response: Response;

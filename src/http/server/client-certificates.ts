@@ -141,9 +141,7 @@ export function createClientCertificates(
 }
 
 function readConnection(socket: TLSSocket): CertifiedConnection {
-  // Also of one that was not verified: OpenSSL keeps the error of a wrong signature until something is read, and would fail the connection by it.
-  const presented = 'encrypted' in socket ? socket.getPeerCertificate() : undefined;
-  const certificate = socket.authorized === true ? presented : undefined;
+  const certificate = socket.authorized === true ? socket.getPeerCertificate() : undefined;
   if (certificate?.raw === undefined) return { validFrom: 0, validTo: 0, isUpgraded: false, state: {} };
   const { raw, valid_from: from, valid_to: to } = certificate;
   const state = { certificate: { names: toCertificateNames(certificate), raw } };

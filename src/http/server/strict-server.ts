@@ -168,8 +168,6 @@ interface LatestExchange {
 }
 
 /** Handles the errors on the connections of one port. */
-const IS_OF_PARSER = /^(?:HPE|ERR_HTTP)_/;
-
 export class ClientErrors {
   readonly #parts;
   /** An error response must neither be sent in the middle of the latest response, nor after the final one. */
@@ -316,6 +314,9 @@ interface HeadLimits {
   /** Bytes. */
   readonly maxTarget: number;
 }
+
+/** The codes of errors after which the connection can still send a response. */
+const IS_OF_PARSER = /^(?:HPE|ERR_HTTP)_/;
 
 /** Registered names and addresses with an optional port; no user part (RFC 9110 §4.2.4, RFC 9112 §3.2). */
 const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?$/;

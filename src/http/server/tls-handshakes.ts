@@ -233,6 +233,8 @@ export class TlsHandshakes {
   /** The handshake is complete. Returns false if it is closed. */
   finish(socket: TLSSocket): boolean {
     const handshake = this.#running.get(toConnectionKey(socket));
+    // OpenSSL keeps the error of a wrong signature until the certificate is read, and would fail the connection by it.
+    if (this.#port.contexts.clientCertificate !== undefined) socket.getPeerX509Certificate();
     if (this.#port.isShared?.(socket) !== true)
       limitEmptyRecords(socket, this.#port.clock, (bytes) => {
         this.#port.onLimit('empty_records');

@@ -596,7 +596,7 @@ describe.each([
       true,
       {},
       { state: 'handled' },
-      { state: 'in-progress', fingerprint: 'a', remainingMs: '1' },
+      { state: 'in-progress', fingerprint: 'a', remainingMs: 'soon' },
       { state: 'old' },
     ])('takes a store whose claim resolves with %j for one that failed', async (claimed) => {
       const errors: unknown[] = [];
