@@ -278,31 +278,26 @@ export class Outbox {
     const items = all.filter(({ row, event }) => {
       const isFull = this.#isFull(event);
       if (isFull) this.#hold(row);
-      return !isFull;
+      return !isFull && !this.#reasons.has(row.seq);
     });
     const [first] = items;
     if (first === undefined || batch.isBusy) return;
     const { distinct, repeated } = separateRepeated(items);
     await client.query('SAVEPOINT moving');
-    const found = await this.#move(client, distinct, batch);
-    if (found === undefined) return this.#append(client, repeated, batch);
+    const moved = await this.#move(client, distinct, batch);
+    if (moved === true) return this.#append(client, repeated, batch);
     await client.query('ROLLBACK TO moving; RELEASE moving');
-    if (!(found instanceof Error))
-      return this.#append(
-        client,
-        items.filter((item) => !found.includes(item)),
-        batch,
-      );
+    if (moved === false) return this.#append(client, items, batch);
     // The others are taken again, in order.
-    batch.isBusy = isQueueBusy(found);
+    batch.isBusy = isQueueBusy(moved);
     if (batch.isBusy) return;
     if (items.length > 1) {
       const middle = Math.ceil(items.length / 2);
       await this.#append(client, items.slice(0, middle), batch);
       await this.#append(client, items.slice(middle), batch);
-    } else if (!(found instanceof SidegateError)) this.#keep(items, found);
-    else if (found.code === 'queue_full') this.#noteFull(first, found);
-    else this.#reasons.set(first.row.seq, found.message);
+    } else if (!(moved instanceof SidegateError)) this.#keep(items, moved);
+    else if (moved.code === 'queue_full') this.#noteFull(first, moved);
+    else this.#reasons.set(first.row.seq, moved.message);
   }
 
   #noteFull({ row, event }: Item, error: SidegateError): void {
@@ -325,24 +320,24 @@ export class Outbox {
 
   /**
    * Removes rows, and only then stores their events: nothing that takes PostgreSQL long may follow the locks of the queue, and an event that another
-   * database has accepted cannot be taken back. Returns those that conflict with other events, or the error of one of them.
+   * database has accepted cannot be taken back. Returns whether none conflicts with another event, or the error of one of them.
    */
-  async #move(client: pg.Client, items: readonly Item[], batch: Batch): Promise<readonly Item[] | Error | undefined> {
+  async #move(client: pg.Client, items: readonly Item[], batch: Batch): Promise<boolean | Error> {
     const kept = await removeRows(client, items).catch(toRowError);
     if (kept instanceof Error) return kept;
     this.#keep(kept);
     const removed = items.filter((item) => !kept.includes(item));
-    if (removed.length === 0) return undefined;
+    if (removed.length === 0) return true;
     const results = await (this.#joined ?? this.#parts.queue).append(removed.map(({ event }) => event)).catch(toRejection);
     if (results instanceof Error) return results;
     const conflicts = removed.filter((_, i) => results[i] === 'conflict');
     // They are rejected in the next transaction, which does not hold these locks.
     for (const { row } of conflicts) this.#reasons.set(row.seq, 'another event was accepted with the same ID');
-    const isFinal = conflicts.length === 0 || this.#joined === undefined;
-    for (const [i, { event }] of removed.entries()) if (isFinal && results[i] === 'stored') batch.stored.add(event);
-    if (conflicts.length > 0) return conflicts;
-    batch.moved += removed.length;
-    return undefined;
+    const areMoved = conflicts.length === 0;
+    const areStored = areMoved || this.#joined === undefined;
+    for (const [i, { event }] of removed.entries()) if (areStored && results[i] === 'stored') batch.stored.add(event);
+    if (areMoved) batch.moved += removed.length;
+    return areMoved;
   }
 }
 
