@@ -81,36 +81,39 @@ test('events with the same bytes are one if their IDs are not signed and not tru
   expect([app.received.length, (await list()).length]).toEqual([1, 1]);
 });
 
-test.each(['linear', 'zendesk', 'custom'])(
+test.each(['linear', 'zendesk', 'custom', 'unsignedBody'])(
   'a captured delivery under an invented ID, or without one, is a duplicate: %s',
-  async (scheme) => {
+  async (name) => {
     const custom = {
       signature: { header: 'X-Custom-Signature', encoding: 'hex' },
-      signed: ['timestamp', 'body'],
-      separator: '.',
+      ...(name === 'unsignedBody'
+        ? { signed: ['timestamp'], unsignedBody: true }
+        : { signed: ['timestamp', 'body'], separator: '.' }),
       timestamp: { header: 'X-Custom-Time' },
       id: { header: 'X-Custom-Id' },
     };
-    await start({ routes: [toInbox('billing', { scheme, ...(scheme === 'custom' && { custom }) })], provider: toProvider() });
+    const scheme = name === 'linear' || name === 'zendesk' ? { scheme: name } : { scheme: 'custom', custom };
+    await start({ routes: [toInbox('billing', scheme)], provider: toProvider() });
     const now = new Date();
     const seconds = String(Math.floor(now.getTime() / 1_000));
     const body = JSON.stringify({ webhookTimestamp: now.getTime(), id: 1 });
-    const mac = (text: string, encoding: 'hex' | 'base64'): string => createHmac('sha256', SECRET).update(text).digest(encoding);
-    const zendesk = {
-      'X-Zendesk-Webhook-Signature-Timestamp': now.toISOString(),
-      'X-Zendesk-Webhook-Signature': mac(`${now.toISOString()}${body}`, 'base64'),
-    };
+    const mac = (text: string, encoding: 'hex' | 'base64' = 'hex'): string =>
+      createHmac('sha256', SECRET).update(text).digest(encoding);
+    const toCustom = (text: string) => ({ 'X-Custom-Time': seconds, 'X-Custom-Signature': mac(text) });
     const signed: Record<string, Record<string, string>> = {
-      linear: { 'Linear-Signature': mac(body, 'hex') },
-      zendesk,
-      custom: { 'X-Custom-Time': seconds, 'X-Custom-Signature': mac(`${seconds}.${body}`, 'hex') },
+      linear: { 'Linear-Signature': mac(body) },
+      zendesk: {
+        'X-Zendesk-Webhook-Signature-Timestamp': now.toISOString(),
+        'X-Zendesk-Webhook-Signature': mac(`${now.toISOString()}${body}`, 'base64'),
+      },
+      custom: toCustom(`${seconds}.${body}`),
+      unsignedBody: toCustom(seconds),
     };
-    const idHeader =
-      { linear: 'Linear-Delivery', zendesk: 'X-Zendesk-Webhook-Invocation-Id', custom: 'X-Custom-Id' }[scheme] ?? '';
+    const idHeader = { linear: 'Linear-Delivery', zendesk: 'X-Zendesk-Webhook-Invocation-Id' }[name] ?? 'X-Custom-Id';
     const deliver = (id?: string): Promise<Answer> =>
       send(gate.port, {
         path: '/hooks/billing',
-        headers: { 'Content-Type': 'application/json', ...signed[scheme], ...(id !== undefined && { [idHeader]: id }) },
+        headers: { 'Content-Type': 'application/json', ...signed[name], ...(id !== undefined && { [idHeader]: id }) },
         body,
       });
     expect((await deliver('genuine')).code).toBeUndefined();

@@ -81,9 +81,9 @@ export function createInbox(
         return { ...accept(response, options), queuedAs, upstreamMs: took() };
       },
     },
-    async repeat(event, head, { requestId, acceptedAt }) {
-      const id = toEventId(options, event, head, requestId);
-      if (id === undefined || !parts.isUsed(endpoint)) return 'known';
+    toId: (...delivery) => toEventId(options, ...delivery),
+    async repeat(event, id, acceptedAt) {
+      if (!parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
         // An older event that is missing was delivered and has left the queue, maybe only now: so its statistics are read afterwards.

@@ -96,19 +96,14 @@ export interface StoredDeliveries {
   readonly clock: Pick<Clock, 'now'>;
   /** How long after it was accepted each delivery is certainly stored; undefined if the route stores none. */
   readonly storedFor: Milliseconds | undefined;
+  /** Under which a delivery is stored that was accepted with the request; undefined if nothing distinguishes it from other ones. */
+  toId(event: VerifiedEvent, head: ParsedHead, requestId: string | undefined): string | undefined;
   /**
-   * The sender repeats a delivery that was accepted with the request `requestId`. If the app never handled it, because it is dead or skipped, it is
-   * sent again. A refusal if nobody can say what became of it: the sender has to retry. `lost` if it must be stored and is not: then it must be
-   * stored again.
+   * The sender repeats a delivery with this ID. If the app never handled it, because it is dead or skipped, it is sent again. A refusal if nobody can
+   * say what became of it: the sender has to retry. `lost` if it must be stored and is not: then it must be stored again. `acceptedAt`: before it
+   * was stored; undefined if it was stored under another ID, or can have left since, as its time is over.
    */
-  repeat(event: VerifiedEvent, head: ParsedHead, by: StoredBy): Promise<'known' | 'lost' | Refusal>;
-}
-
-/** How a delivery was accepted; without a request, the app handled it. */
-interface StoredBy {
-  readonly requestId: string | undefined;
-  /** Before it was stored; undefined if it can have left since, as its time is over. */
-  readonly acceptedAt: EpochMilliseconds | undefined;
+  repeat(event: VerifiedEvent, id: string, acceptedAt: EpochMilliseconds | undefined): Promise<'known' | 'lost' | Refusal>;
 }
 
 const NOTHING_TO_SETTLE: Claim = new SettledClaim(() => undefined);
@@ -257,15 +252,17 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   async #repeat(
-    { clock, storedFor, repeat }: StoredDeliveries,
+    { clock, storedFor, toId, repeat }: StoredDeliveries,
     { fingerprint }: HandledConflict,
     verdict: Verdict,
   ): Promise<ClaimReply> {
     const accepted = splitFingerprint(fingerprint);
     const isYoung = clock.now() - accepted.acceptedAt < Math.min(accepted.storedFor, storedFor ?? 0);
-    // Other content that is not stored may never have been accepted, and the ID of a copy names no stored event.
-    const acceptedAt = isYoung && verdict === 'repeated' ? accepted.acceptedAt : undefined;
-    const result = await repeat(this.#event, this.#head, { requestId: accepted.requestId, acceptedAt });
+    const id = toId(this.#event, this.#head, accepted.requestId);
+    // Another delivery that counts as a repetition may never have been stored: an attacker can vary what the comparison leaves out.
+    const isStored = id !== undefined && toIdFingerprint(id) === accepted.queuedAs;
+    const result =
+      id === undefined ? 'known' : await repeat(this.#event, id, isYoung && isStored ? accepted.acceptedAt : undefined);
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);
     // The ID stays confirmed: the queue stores the event once, however many repetitions arrive.
@@ -336,10 +333,12 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent, 
   });
   if (id === undefined) return [];
   const request = toRequestFingerprint(head, event);
+  const queuedAs = stored?.storedFor === undefined ? '' : toIdFingerprint(stored.toId(event, head, head.requestId) ?? '');
   const join = (content: string, signed?: string): string => {
     const joined = joinFingerprint(request, content, signed);
     if (stored?.storedFor === undefined) return joined;
-    return markStored(joined, { acceptedAt: stored.clock.now(), storedFor: stored.storedFor, requestId: head.requestId });
+    const { clock, storedFor } = stored;
+    return markStored(joined, { acceptedAt: clock.now(), storedFor, queuedAs, requestId: head.requestId });
   };
   const open = event.openContent === undefined ? undefined : toBodyFingerprint(event.openContent);
   if (digest === undefined) return [toStep('signed-id', join(open ?? toContentFingerprint(event.body)), toKey(route, id))];
@@ -451,19 +450,22 @@ interface Acceptance {
   readonly acceptedAt: EpochMilliseconds;
   /** How long it is certainly stored. */
   readonly storedFor: Milliseconds;
+  /** The fingerprint of the ID under which it is stored. */
+  readonly queuedAs: string;
   readonly requestId: string;
 }
 
 /** Adds how the delivery was accepted. A template would keep the parts beside the text, for as long as the ID is known. */
-function markStored(fingerprint: string, { acceptedAt, storedFor, requestId }: Acceptance): string {
-  return [acceptedAt.toString(RADIX), storedFor, requestId, fingerprint].join('~');
+function markStored(fingerprint: string, { acceptedAt, storedFor, queuedAs, requestId }: Acceptance): string {
+  return [acceptedAt.toString(RADIX), storedFor, queuedAs, requestId, fingerprint].join('~');
 }
 
 /** The parts that are compared, and what `markStored` added: no request and zeros if the app handled it before the response. */
 function splitFingerprint(fingerprint: string) {
-  const [joined = '', requestId, storedFor = '0', acceptedAt = '0'] = fingerprint.split('~').reverse();
+  const [joined = '', requestId, queuedAs, storedFor = '0', acceptedAt = '0'] = fingerprint.split('~').reverse();
   const [request, content] = joined.split('.');
-  return { request, content, requestId, storedFor: Number(storedFor), acceptedAt: Number.parseInt(acceptedAt, RADIX) };
+  const times = { storedFor: Number(storedFor), acceptedAt: Number.parseInt(acceptedAt, RADIX) };
+  return { request, content, requestId, queuedAs, ...times };
 }
 
 /** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */

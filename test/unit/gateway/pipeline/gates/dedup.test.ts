@@ -113,6 +113,7 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
   const toStored = (repeat: StoredDeliveries['repeat'], storedFor?: number): StoredDeliveries => ({
     clock: storeClock,
     storedFor,
+    toId: ({ id, body }) => `${id} ${body.toString()}`,
     repeat,
   });
   const handle = async ({ gate, arrive }: ReturnType<typeof start>) => {
@@ -136,7 +137,7 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
 
   test('passes if the inbox has lost it, which is told whether it must be stored', async () => {
     const accepted: (number | undefined)[] = [];
-    const stored = toStored(async (_event, _head, { acceptedAt }) => {
+    const stored = toStored(async (_event, _id, acceptedAt) => {
       accepted.push(acceptedAt);
       return 'lost';
     }, 60_000);
@@ -159,7 +160,7 @@ describe('a repeated delivery of a route that stores its deliveries', () => {
 
   test('is not lost if the sender signed the ID with other content', async () => {
     const accepted: (number | undefined)[] = [];
-    const stored = toStored(async (_event, _head, { acceptedAt }) => {
+    const stored = toStored(async (_event, _id, acceptedAt) => {
       accepted.push(acceptedAt);
       return acceptedAt === undefined ? 'known' : 'lost';
     }, 60_000);
