@@ -117,6 +117,17 @@ test('a client with a certificate of an earlier CA of the same name is served li
   }
 });
 
+test('a certificate that the route does not accept does not reach the app, also where nothing is refused', async () => {
+  const upstream = `http://127.0.0.1:${app.port}`;
+  const tls = { certFile: 'tls.crt', keyFile: 'tls.key', clientCaFile: authority.ca, clientCertificate: 'request' };
+  const clientCertificate = { names: ['URI:spiffe://prod/billing'], forward: true };
+  const routes = [{ name: 'observed', match: { pathPrefix: '/' }, upstream, mode: 'observe', clientCertificate }];
+  const observing = await startGate({ listen: { address: '127.0.0.1:0', tls }, routes }, undefined, toTlsFiles(local));
+  onTestFinished(async () => void (await observing.stop()));
+  for (const pair of [other, billing]) expect(await ask('/', { ...readPair(pair), port: observing.port })).toContain('200 OK');
+  expect(app.received.map(({ headers }) => 'client-cert' in headers)).toEqual([false, true]);
+});
+
 test.each([
   ['none', {}, 'no_certificate'],
   ['one of another CA', () => readPair(forged), 'no_certificate'],

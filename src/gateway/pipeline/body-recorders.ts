@@ -121,7 +121,8 @@ function toAbsent(absence: BodyAbsence): JournalBody {
  * store anything, nor to push out the bodies of valid events.
  */
 function findForwarded({ event, admitted, outcome }: RequestRecord): Buffer | JournalBody {
-  if (event === undefined) return ABSENT.not_verified;
+  // In observe mode, a repetition passes: it must not take the place of other bodies.
+  if (event === undefined || admitted?.observed !== undefined) return ABSENT.not_verified;
   return admitted === undefined || outcome === undefined ? ABSENT.not_forwarded : event.body;
 }
 

@@ -71,7 +71,11 @@ export class HeaderPolicy {
     if (claimed?.isStale === true) out.push('Sidegate-Stale', 'true');
     if (claimed?.isUnchecked === true) out.push('Sidegate-Unchecked', 'true');
     // A byte sequence in structured field syntax (RFC 9440 §2.1).
-    if (this.#context.certificate === 'forward' && client.certificate !== undefined)
+    if (
+      this.#context.certificate === 'forward' &&
+      client.certificate !== undefined &&
+      admitted.sender.certificateName !== undefined
+    )
       out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);
     addFraming(out, admitted);
     if (head.upgrade === undefined) out.push('Connection', 'keep-alive');
