@@ -173,14 +173,13 @@ function findFixedChange(before: Config, after: Config): Problem | undefined {
 function findFixedProviderChange(before: Config, after: Config): Problem | undefined {
   if ((before.routes.length === 0) !== (after.routes.length === 0))
     return error(['routes'], 'adding the first route, or removing the last one, requires a restart', RESTART);
-  const [old, next] = [before.provider, after.provider].map((provider) => Object.entries(provider ?? {}));
+  const [old, next] = [new Map(Object.entries(before.provider ?? {})), new Map(Object.entries(after.provider ?? {}))];
   if ((before.provider === undefined) !== (after.provider === undefined))
     return error(['provider'], 'adding or removing provider requires a restart', RESTART);
   if (before.provider?.encryption !== undefined && after.provider?.encryption === undefined)
     return error(['provider'], 'removing provider.encryption requires a restart', RESTART);
-  const fixed = (entries: [string, unknown][] = []): [string, unknown][] =>
-    entries.filter(([key]) => !RELOADED_PROVIDER_KEYS.has(key));
-  const changed = fixed(next).find(([key, value]) => JSON.stringify(value) !== JSON.stringify(new Map(old).get(key)));
+  const fixed = [...old.keys(), ...next.keys()].filter((key) => !RELOADED_PROVIDER_KEYS.has(key));
+  const changed = fixed.find((key) => JSON.stringify(old.get(key)) !== JSON.stringify(next.get(key)));
   if (changed === undefined) return undefined;
-  return error(['provider', changed[0]], `changing provider.${changed[0]} requires a restart`, RESTART);
+  return error(['provider', changed], `changing provider.${changed} requires a restart`, RESTART);
 }

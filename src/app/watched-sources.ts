@@ -107,12 +107,16 @@ async function reloadKeys(
 ): Promise<readonly string[]> {
   const reads = await Promise.all(routes.map((route, index) => readKeys(route, index)));
   const { keys } = await separateSecrets(config, routes, reads);
+  const unread: string[] = [];
   for (const [index, route] of routes.entries()) {
     const { name, webhook } = route.config;
     const ring = rings.get(name);
     const { set, problems } = keys[index] as KeysRead;
     const isUnchanged = !hasChanged(toSecretFiles(route.config), changed);
-    if (isUnchanged && isDeepStrictEqual(ring?.unavailable, set.unavailable)) continue;
+    // Maybe only now, as while the process has too many open files: they are read again.
+    const isUnread = reads[index]?.set.unavailable.some((key) => ring?.unavailable.includes(key) !== true) === true;
+    if (isUnread) unread.push(...toSecretFiles(route.config));
+    if (isUnchanged && (isUnread || isDeepStrictEqual(ring?.unavailable, set.unavailable))) continue;
     ring?.replace(set);
     for (const { name: key, secret } of webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
@@ -120,7 +124,7 @@ async function reloadKeys(
     reportKeys(route.config, problems, logger);
     logger.info('secret_reloaded', { route: name, keys: set.keys.length, unavailable: set.unavailable.length });
   }
-  return ALL_READ;
+  return unread;
 }
 
 function reportKeys(route: RouteConfig, problems: readonly Problem[], logger: GateLogger): void {

@@ -9,6 +9,7 @@ import { type Sections, startGate, type TestGate, toRoute, until } from '../supp
 import { startPostgres } from '../support/postgres.ts';
 import { startGateProcess } from '../support/process.ts';
 import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
+import { makeEntry } from '../support/users.ts';
 
 const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
 const app = useApp();
@@ -287,6 +288,16 @@ describe('a reload', () => {
     writeConfig({ provider: { ...provider, ...over } });
     await running.reload();
     expect(logText()).toContain(`changing ${path} requires a restart`);
+  });
+
+  test('rejects a config without the passwords of the API, which would stay in force', async () => {
+    const provider = toProvider({ endpoints: [] });
+    const basic = { realm: 'ops', users: { file: 'users' } };
+    const address = provider['address'] as string;
+    gate = await startGate({ provider: { ...provider, address, basic } }, undefined, { users: makeEntry('ops', 'secret') });
+    gate.writeConfig({ provider });
+    await gate.gate.reload();
+    expect(gate.logText()).toContain('changing provider.basic requires a restart');
   });
 });
 
