@@ -667,9 +667,36 @@ test('lanes that are claimed at once share a transaction, and one that is locked
   }
 });
 
+test('a replica that drains gives back what it does not send, also while an attempt of another endpoint hangs', async () => {
+  const schema = newSchema();
+  const [draining, other] = [await open(schema, { clock: NEVER_POLLS }), await open(schema)];
+  const hanging = Promise.withResolvers<void>();
+  const ran = { draining: new Set<string>(), other: new Set<string>() };
+  const serving = draining.serve(4, async (lane) => {
+    await lane.take(1, now());
+    ran.draining.add(lane.endpoint);
+    if (lane.endpoint === 'hanging') await hanging.promise;
+    return {};
+  });
+  await draining.append([newEvent(['hanging']), newEvent(['busy'])]);
+  await until(() => ran.draining.size === 2);
+  const stopped = serving.stop();
+  const others = other.serve(4, async (lane) => {
+    ran.other.add(lane.endpoint);
+    return {};
+  });
+  await until(() => ran.other.has('busy'));
+  expect(ran.other).toEqual(new Set(['busy']));
+  hanging.resolve();
+  await stopped;
+  await until(() => ran.other.has('hanging'));
+  await others.stop();
+});
+
 test.each([
-  [2_000, '1s'],
-  [60_000, '6s'],
+  [2_000, '1400ms'],
+  [10_000, '7s'],
+  [60_000, '7s'],
 ])(
   'a replica that froze in a transaction that joined the queue makes others wait, and rejects none of their events: %d',
   async (statementTimeout, timeout) => {

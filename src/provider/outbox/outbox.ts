@@ -44,9 +44,7 @@ const BATCH_BYTES = 1024 * 1024;
 /** To copy a larger value to the rejected rows takes PostgreSQL too long: the row stays where it is. */
 const MAX_REJECTED_BYTES = 32 * 1024 * 1024;
 /** PostgreSQL reads as many to find out how many fit: twice as many as did the last time. */
-const MIN_BATCH_ROWS = 10;
-const FIRST_BATCH_ROWS = 100;
-const MAX_BATCH_ROWS = 1_000;
+const [MIN_BATCH_ROWS, FIRST_BATCH_ROWS, MAX_BATCH_ROWS] = [10, 100, 1_000];
 /** In one transaction, as for the API. */
 const MAX_DELIVERIES = 10_000;
 /** A statement skips the rows of so many kinds. More are read, and skipped here. */
@@ -334,8 +332,8 @@ export class Outbox {
     // They are rejected in the next transaction, which does not hold these locks.
     for (const { row } of conflicts) this.#reasons.set(row.seq, 'another event was accepted with the same ID');
     const areMoved = conflicts.length === 0;
-    const areStored = areMoved || this.#joined === undefined;
-    for (const [i, { event }] of removed.entries()) if (areStored && results[i] === 'stored') batch.stored.add(event);
+    if (areMoved || this.#joined === undefined)
+      for (const [i, { event }] of removed.entries()) if (results[i] === 'stored') batch.stored.add(event);
     if (areMoved) batch.moved += removed.length;
     return areMoved;
   }

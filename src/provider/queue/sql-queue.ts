@@ -187,6 +187,7 @@ class SqlQueue implements DeliveryQueue {
         if (this.#stopping === undefined) {
           this.#stopping = this.#scheduler.stop();
           this.#abortAll();
+          runDetached(this.#store.release?.(undefined, true) ?? Promise.resolve());
         }
         return this.#stopping;
       },
@@ -391,7 +392,7 @@ class SqlQueue implements DeliveryQueue {
     } finally {
       lane.end();
       this.#aborts.delete(endpoint);
-      await this.#store.release?.(endpoint, isLeft);
+      await this.#store.release?.(endpoint, isLeft || this.#stopping !== undefined);
     }
   }
 

@@ -31,8 +31,8 @@ export interface StoreClient {
   /** The same for an operation whose result has bodies. */
   read<K extends 'take' | 'readPayload'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>>;
   claim(endpoint: string): Promise<Claimed>;
-  /** These three: unless only one process can use the store. `isLeft`: another replica may have the lane at once. Never rejects. */
-  release?(endpoint: string, isLeft: boolean): Promise<void>;
+  /** These three: unless only one process can use the store. `isLeft`: another replica may have the lane at once, or all that do not run. Never rejects. */
+  release?(endpoint: string | undefined, isLeft: boolean): Promise<void>;
   /** Undefined if the connection is not to the database of the store, or may not use its tables. */
   join?(client: pg.ClientBase): Promise<JoinedStore | undefined>;
   announce?(news: Announcement): void;

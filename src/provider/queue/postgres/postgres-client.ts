@@ -219,7 +219,8 @@ class PostgresClient implements StoreClient {
     }
   }
 
-  async release(endpoint: string, isLeft: boolean): Promise<void> {
+  async release(endpoint: string | undefined, isLeft: boolean): Promise<void> {
+    if (endpoint === undefined) return this.#renew(Number.POSITIVE_INFINITY);
     if (!isLeft || !this.#owned.delete(endpoint)) return this.#noteEnd(endpoint);
     // If this fails, the lease ends by itself.
     await this.#database
@@ -359,11 +360,11 @@ class PostgresClient implements StoreClient {
     return now;
   }
 
-  /** Renews the leases of lanes that were served lately, and gives the others back. */
-  async #renew(): Promise<void> {
+  /** Renews the leases of lanes that run or were served since then, and gives the others back. */
+  async #renew(since?: Milliseconds): Promise<void> {
     const begin = this.#parts.clock.monotonic();
     for (const [endpoint, { isRunning, usedAt }] of this.#owned)
-      if (!isRunning && usedAt < begin - RENEW_MS) this.#owned.delete(endpoint);
+      if (!isRunning && usedAt < (since ?? begin - RENEW_MS)) this.#owned.delete(endpoint);
     const kept = [...this.#owned.keys(), ...this.#claiming];
     const renew = (sql: Sql, onLock: ' SKIP LOCKED' | '') =>
       sql.all<{ name: string; owner: string | null }>(

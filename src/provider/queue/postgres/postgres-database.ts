@@ -150,11 +150,11 @@ export class PostgresDatabase extends PostgresSql implements Database {
     this.#schema = schema;
     // A replica that froze loses its locks before the statements time out that wait for them.
     const limitIdle = (most: Milliseconds): string =>
-      `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(most, Math.ceil(statementTimeout / 2))}`;
+      `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(most, Math.ceil(0.7 * statementTimeout))}`;
     // Not as parameters of the connection, which poolers reject.
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle(3_000)}; ${SETTINGS}`;
     // Between two statements, the outbox can wait for memory.
-    this.#join = `${limitIdle(6_000)}; ${SETTINGS}; SAVEPOINT joined`;
+    this.#join = `${limitIdle(7_000)}; ${SETTINGS}; SAVEPOINT joined`;
   }
 
   /** Connects and creates the tables. Rejects with a SidegateError. */
