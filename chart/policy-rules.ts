@@ -216,6 +216,10 @@ function toProbeRules(): PolicyRule[] {
     },
     rule('h.port == -1', "a probe uses the name of a port that its container does not declare: write the port's number"),
     rule(
+      'h.port == variables.adminPort',
+      `a probe uses the admin port of the sidecar: use a port of the app, or set ${DOMAIN}/admin-port to another`,
+    ),
+    rule(
       "h.action == 'grpc' && h.port == variables.appPort",
       'a probe uses gRPC on the port that interception mode same-port moves to loopback: use an httpGet or exec probe, or another interception mode',
     ),

@@ -312,6 +312,11 @@ describe('the API server’s own policy', () => {
       }),
       'hook uses the port that interception mode same-port moves',
     ],
+    [
+      'a probe of the admin port',
+      toPod({ annotations: sameP, container: { livenessProbe: get('/', 8481) } }),
+      'uses the admin port',
+    ],
     ['a gRPC probe', toPod({ annotations: sameP, container: { livenessProbe: { grpc: { port: 8080 } } } }), 'uses gRPC'],
     [
       'header fields of a probe',

@@ -55,7 +55,7 @@ function checkCredentials({ description, urlCredentials, scheme }: WebhookConfig
 }
 
 /** If the signature does not identify the sender, something else must. */
-function* checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Iterable<Problem> {
+function* checkSender({ description, scheme, sns, dedup }: WebhookConfig, route: RouteConfig, path: Path): Iterable<Problem> {
   if (description.isSignedInContent === true) {
     const hint = 'list your topics: sns: { topics: [arn:aws:sns:...] }';
     if (sns === undefined) yield error(path, `${scheme} signs messages of every AWS account with the same keys`, hint);
@@ -68,6 +68,17 @@ function* checkSender({ description, scheme, sns }: WebhookConfig, route: RouteC
       [...path, 'scheme'],
       `${scheme} has no signature, so anyone could send events`,
       'add basic or clientCertificate to the route',
+    );
+  if (
+    description.signature === undefined &&
+    dedup !== 'off' &&
+    route.basic === undefined &&
+    route.clientCertificate?.names?.length !== 1
+  )
+    yield warning(
+      path,
+      'all clients that have a certificate share the IDs of events: one can use up those of another',
+      'use a route for each client, with one name in clientCertificate.names',
     );
 }
 
