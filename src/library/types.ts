@@ -111,7 +111,7 @@ export interface VerifierOptions {
   /** Called when the store fails or is full: for a claim, whose event gets 503, and for a settlement after the response of `handle` is known. Default: nothing. */
   readonly onStoreError?: ((error: unknown) => void) | undefined;
   /** Called with each delivery that `handle` rejects, for the log. Default: nothing. */
-  readonly onRejected?: ((rejected: RejectedDelivery) => void) | undefined;
+  readonly onRejected?: ((rejected: Omit<RejectedDelivery, 'response'>) => void) | undefined;
   /** The current time in milliseconds since 1970. Default: that of the platform. */
   readonly now?: (() => number) | undefined;
 }

@@ -88,11 +88,12 @@ export function createVerifier(options: VerifierOptions): Verifier {
     async handle(request, handler) {
       const result = await verify(request);
       if (!result.ok) {
-        // Whatever it throws, the sender gets the response.
-        Promise.resolve(result)
+        const { response: rejection, ...rejected } = result;
+        // The sender gets the response also if this throws.
+        Promise.resolve(rejected)
           .then(options.onRejected)
           .catch(() => undefined);
-        return result.response;
+        return rejection;
       }
       let response: Response;
       try {

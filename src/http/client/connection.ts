@@ -482,7 +482,7 @@ function writeRequest(socket: Socket, head: string, body: UpstreamRequest['body'
   }
 }
 
-/** What would split a line, or become another character where it is written as Latin-1. */
+/** Characters that split a line, or become others where they are written as Latin-1. */
 const NOT_A_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 
 /** Formats the request head. Its parts were validated when they were received; undefined if a value that was added since would split a line. */
