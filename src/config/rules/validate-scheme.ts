@@ -63,23 +63,15 @@ function* checkSender({ description, scheme, sns, dedup }: WebhookConfig, route:
   }
   if (sns !== undefined)
     yield error([...path, 'sns'], `sns applies only to the scheme aws-sns, not ${scheme}`, 'scheme: aws-sns');
-  if (description.signature === undefined && route.basic === undefined && route.clientCertificate === undefined)
-    yield error(
-      [...path, 'scheme'],
-      `${scheme} has no signature, so anyone could send events`,
-      'add basic or clientCertificate to the route',
-    );
-  if (
-    description.signature === undefined &&
-    dedup !== 'off' &&
-    route.basic === undefined &&
-    route.clientCertificate?.names?.length !== 1
-  )
-    yield warning(
-      path,
-      'all clients that have a certificate share the IDs of events: one can use up those of another',
-      'use a route for each client, with one name in clientCertificate.names',
-    );
+  const { basic, clientCertificate } = route;
+  if (description.signature !== undefined || basic !== undefined) return;
+  if (clientCertificate === undefined) {
+    const hint = 'add basic or clientCertificate to the route';
+    yield error([...path, 'scheme'], `${scheme} has no signature, so anyone could send events`, hint);
+  } else if (dedup !== 'off' && clientCertificate.names?.length !== 1) {
+    const hint = 'use a route for each client, with one name in clientCertificate.names';
+    yield warning(path, 'all clients that have a certificate share the IDs of events: one can use up those of another', hint);
+  }
 }
 
 /** Only public keys may be published at a URL. */

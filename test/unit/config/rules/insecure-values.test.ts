@@ -107,6 +107,18 @@ describe('resend: always', () => {
   });
 });
 
+test.each([
+  [undefined, {}, 1],
+  [['DNS:a.example', 'DNS:b.example'], {}, 1],
+  [['DNS:a.example'], {}, 0],
+  [undefined, { dedup: 'off' }, 0],
+])('clients without a signature that share their IDs get a warning: names %j, %j', (names, dedup, count) => {
+  const clientCertificate = names === undefined ? {} : { names };
+  const webhook = { scheme: 'unsigned', id: { json: '$.id' }, ...dedup };
+  const route = { name: 'a', match: { path: '/a' }, upstream: 'http://127.0.0.1:3000', webhook, clientCertificate };
+  expect(check({ routes: [route] }).filter((text) => text.includes('share the IDs of events'))).toHaveLength(count);
+});
+
 describe('an unsigned ID that is trusted', () => {
   const trust = (scheme: string, dedup: object = { unsignedId: 'trust' }): string[] =>
     check({
