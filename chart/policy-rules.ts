@@ -216,7 +216,7 @@ function toProbeRules(): PolicyRule[] {
     },
     rule('h.port == -1', "a probe uses the name of a port that its container does not declare: write the port's number"),
     rule(
-      'h.port == variables.adminPort',
+      "h.action != 'grpc' && h.port == variables.adminPort",
       `a probe uses the admin port of the sidecar: use a port of the app, or set ${DOMAIN}/admin-port to another`,
     ),
     rule(

@@ -125,7 +125,11 @@ function buildProxyRoute(config: ProxyConfig, egress: EgressProxy, own: OwnPorts
   const { basic, requireTls, denyPrivate, connectTimeout, trace } = config;
   const metrics = parts.metrics.route(NAME);
   const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
-  const resolve = resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, parts.clock);
+  const resolve = resolveWithin(
+    parts.resolve ?? createResolve({ local: denyPrivate ? undefined : LOCAL_NAMES }),
+    connectTimeout,
+    parts.clock,
+  );
   return {
     to: 'destination',
     name: NAME,

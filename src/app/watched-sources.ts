@@ -113,10 +113,8 @@ async function reloadKeys(
     const ring = rings.get(name);
     const { set, problems } = keys[index] as KeysRead;
     const isUnchanged = !hasChanged(toSecretFiles(route.config), changed);
-    // Maybe only now, as while the process has too many open files: they are read again.
-    const isUnread = reads[index]?.set.unavailable.some((key) => ring?.unavailable.includes(key) !== true) === true;
-    if (isUnread) unread.push(...toSecretFiles(route.config));
-    if (isUnchanged && (isUnread || isDeepStrictEqual(ring?.unavailable, set.unavailable))) continue;
+    if (isUnchanged && isDeepStrictEqual(ring?.unavailable, set.unavailable)) continue;
+    unread.push(...listUnread(route.config, set.unavailable, ring?.unavailable ?? []));
     ring?.replace(set);
     for (const { name: key, secret } of webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
@@ -125,6 +123,12 @@ async function reloadKeys(
     logger.info('secret_reloaded', { route: name, keys: set.keys.length, unavailable: set.unavailable.length });
   }
   return unread;
+}
+
+/** Files that became unreadable. Maybe only now, as while the process has too many open files: they are read again. */
+function listUnread({ webhook }: RouteConfig, now: readonly string[], before: readonly string[]): string[] {
+  const lost = new Set(now.filter((name) => !before.includes(name)));
+  return (webhook?.keys ?? []).flatMap(({ name, secret }) => ('file' in secret && lost.has(name) ? [secret.file] : []));
 }
 
 function reportKeys(route: RouteConfig, problems: readonly Problem[], logger: GateLogger): void {

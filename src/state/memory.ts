@@ -169,7 +169,7 @@ class MemorySeenIds implements SeenIds {
   async claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
     const now = this.#clock.monotonic();
     const entry = this.#entries.get(key);
-    if (entry === undefined) {
+    if (entry === undefined || (!entry.isHandled && entry.token === token)) {
       this.#entries.put(key, { isHandled: false, token, fingerprint, expiresAt: now + leaseMs });
       return { state: 'new' };
     }

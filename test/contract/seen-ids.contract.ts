@@ -48,6 +48,16 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       });
     });
 
+    test('grants a claim again that was sent twice because its reply was lost', async () => {
+      const first = request({ leaseMs: 1_000 });
+      expect(await store.claim(first)).toEqual({ state: 'new' });
+      expect(await store.claim({ ...first, leaseMs: 60_000 })).toEqual({ state: 'new' });
+      const other = await store.claim({ ...first, token: 'other' });
+      expect(other).toMatchObject({ state: 'in-progress', remainingMs: expect.any(Number) });
+      if (other.state === 'in-progress') expect(other.remainingMs).toBeGreaterThan(50_000);
+      expect(await store.release(first.key, first.token)).toBe(true);
+    });
+
     test('remembers a confirmed ID for every later claim', async () => {
       const first = request();
       await store.claim(first);
@@ -181,8 +191,9 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
             const at = prefix + key;
             if (kind === 'claim') {
               const { state } = await store.claim(request({ key: at, token }));
-              expect(state).toBe(held === undefined ? 'new' : held === 'handled' ? 'handled' : 'in-progress');
-              if (held === undefined) model.set(key, token);
+              const isFree = held === undefined || held === token;
+              expect(state).toBe(isFree ? 'new' : held === 'handled' ? 'handled' : 'in-progress');
+              if (isFree) model.set(key, token);
             } else if (kind === 'confirm') {
               const isMine = held === undefined || held === token;
               expect(await store.confirm(at, token, 'f1', 60_000)).toBe(isMine);

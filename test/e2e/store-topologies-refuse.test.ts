@@ -159,7 +159,8 @@ test('a primary that freezes is left for the one that the Sentinels choose', { t
     await stop();
   });
   const { store, events } = open({ topology, commandTimeout: 500 });
-  const claim = (key: string) => store.claim({ key, fingerprint: '-', token: 'a', leaseMs: 60_000 });
+  let claims = 0;
+  const claim = (key: string) => store.claim({ key, fingerprint: '-', token: `t${++claims}`, leaseMs: 60_000 });
   await expect.poll(() => events).toEqual(['up']);
   expect(await claim('before')).toEqual({ state: 'new' });
   master.signal('SIGSTOP');

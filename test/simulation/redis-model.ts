@@ -102,7 +102,8 @@ export class RedisModel {
 
   #claim(key: string, token: string, fingerprint: string, lease: number): ModelReply {
     const entry = this.#get(key);
-    if (entry !== undefined) return [entry.value, Math.max(0, Math.round(entry.expiresAt - this.#now()))];
+    if (entry !== undefined && !entry.value.startsWith(`p ${token} `))
+      return [entry.value, Math.max(0, Math.round(entry.expiresAt - this.#now()))];
     this.#set(key, `p ${token} ${fingerprint}`, lease);
     return 1;
   }

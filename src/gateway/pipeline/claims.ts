@@ -319,7 +319,8 @@ export class Settlements {
   readonly #store: SeenIds;
   readonly #clock: Clock;
   readonly #events;
-  readonly #waiting: ClaimSettlement[] = [];
+  /** Nothing is lost without a release, as leases end, so releases take no place of a confirm. */
+  readonly #waiting: Record<ClaimSettlement['kind'], ClaimSettlement[]> = { confirm: [], release: [] };
   #inProgress = 0;
   #retryDelay = MIN_RETRY_MS;
   #timer: CancelTimer | undefined;
@@ -340,7 +341,7 @@ export class Settlements {
 
   /** The number of settlements that are in progress or wait for the store. */
   get pending(): number {
-    return this.#inProgress + this.#waiting.length;
+    return this.#inProgress + this.#waiting.confirm.length + this.#waiting.release.length;
   }
 
   /** Settles now, or as soon as the store can; never throws. */
@@ -367,11 +368,14 @@ export class Settlements {
       });
     }
     this.#timer?.();
-    for (const left of this.#waiting.splice(0)) this.#lose(left, 'sidegate stopped before the store came back');
+    this.#waiting.release.length = 0;
+    for (const left of this.#waiting.confirm.splice(0)) this.#lose(left, 'sidegate stopped before the store came back');
   }
 
   #onWritten(settlement: ClaimSettlement, held: boolean): void {
     this.#inProgress--;
+    // The store is back.
+    if (this.#retryDelay > MIN_RETRY_MS && this.#timer !== undefined) this.#retryAfter(MIN_RETRY_MS);
     this.#retryDelay = MIN_RETRY_MS;
     const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
     this.#events.onOutcome(held ? outcome : 'fenced', settlement);
@@ -391,13 +395,19 @@ export class Settlements {
   }
 
   #enqueue(settlement: ClaimSettlement): void {
-    if (this.#waiting.length >= MAX_WAITING) {
-      this.#lose(settlement, 'too many settlements wait for the store');
+    const waiting = this.#waiting[settlement.kind];
+    if (waiting.length >= MAX_WAITING) {
+      if (settlement.kind === 'confirm') this.#lose(settlement, 'too many settlements wait for the store');
       return;
     }
     this.#events.onOutcome('settle_retried', settlement);
-    this.#waiting.push(settlement);
-    this.#timer ??= this.#clock.after(this.#retryDelay, () => this.#retryNow());
+    waiting.push(settlement);
+    if (this.#timer === undefined) this.#retryAfter(this.#retryDelay);
+  }
+
+  #retryAfter(delay: Milliseconds): void {
+    this.#timer?.();
+    this.#timer = this.#clock.after(delay, () => this.#retryNow());
   }
 
   #retryNow(): void {
@@ -405,12 +415,14 @@ export class Settlements {
     this.#timer = undefined;
     this.#retryDelay = Math.min(this.#retryDelay * 2, MAX_RETRY_MS);
     const now = this.#clock.monotonic();
-    for (const settlement of this.#waiting.splice(0, BATCH_SIZE)) {
+    const { confirm, release } = this.#waiting;
+    const batch = confirm.splice(0, BATCH_SIZE);
+    for (const settlement of [...batch, ...release.splice(0, BATCH_SIZE - batch.length)]) {
       if (now < settlement.mootAt) this.settle(settlement);
       else if (settlement.kind === 'confirm') this.#lose(settlement, 'the store was unavailable for the whole retention');
       // Dropping a moot release loses nothing: the lease has expired, so the sender's retry is forwarded anyway.
     }
-    if (this.#waiting.length > 0) this.#timer = this.#clock.after(this.#retryDelay, () => this.#retryNow());
+    if (confirm.length + release.length > 0) this.#retryAfter(this.#retryDelay);
     this.#reportIdle();
   }
 

@@ -83,7 +83,7 @@ export class Outbox {
   /** Rows that PostgreSQL did not let go, until they are tried again, like what is full; and why. A statement skips them one by one, so there must not be many. */
   readonly #kept = new Set<string>();
   #failure: PostgresError | undefined;
-  /** Why the queue rejected rows in the last transaction, by `seq`. */
+  /** Why the queue rejected rows in a transaction of this session, by `seq`. */
   readonly #reasons = new Map<string, string>();
   #figuresAt = Number.NEGATIVE_INFINITY;
   /** The first row of the table, and since when it is the first. */
@@ -149,6 +149,7 @@ export class Outbox {
     };
     this.#session = new OutboxSession(this.#target, this.#parts.schema, onNotified, () => this.#wake());
     await this.#session.open();
+    this.#reasons.clear();
     this.#joined = await this.#session.transaction((client) => this.#parts.queue.join(client));
     return this.#session;
   }

@@ -34,10 +34,10 @@ local function call(name, ...)
   return redis.call(name, ...)
 end
 
--- 1: claimed for the token; otherwise { value, remaining ms }
+-- 1: claimed for the token, also if the call was sent again because its reply was lost; otherwise { value, remaining ms }
 function operations.claim(key, token, fingerprint, lease)
   local value = call('GET', key)
-  if value then return { value, call('PTTL', key) } end
+  if value and string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return { value, call('PTTL', key) } end
   call('SET', key, 'p ' .. token .. ' ' .. fingerprint, 'PX', lease)
   return 1
 end

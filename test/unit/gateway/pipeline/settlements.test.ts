@@ -105,6 +105,19 @@ describe('a settlement', () => {
     expect(settlements.pending).toBe(10_000);
     expect(lost).toEqual(['k10000: too many settlements wait for the store']);
   });
+
+  test('of an event that was handled is neither lost nor late because of releases', async () => {
+    const { clock, settlements, outcomes, lost, setDown } = start();
+    setDown(true);
+    for (let i = 0; i < 10_001; i++) settlements.settle({ ...CONFIRM, kind: 'release', key: `r${i}` });
+    for (let i = 0; i < 500; i++) settlements.settle({ ...CONFIRM, key: `k${i}` });
+    await clock.advance(40_000);
+    expect(lost).toEqual([]);
+    setDown(false);
+    // The next try is 5 s later at most; the others follow it, a hundred in 200 ms.
+    await clock.advance(6_000);
+    expect(outcomes.filter((outcome) => outcome === 'confirmed')).toHaveLength(500);
+  });
 });
 
 describe('draining', () => {
