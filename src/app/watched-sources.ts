@@ -126,9 +126,8 @@ async function reloadKeys(
 }
 
 /** Files that became unreadable. Maybe only now, as while the process has too many open files: they are read again. */
-function listUnread({ webhook }: RouteConfig, now: readonly string[], before: readonly string[]): string[] {
-  const lost = new Set(now.filter((name) => !before.includes(name)));
-  return (webhook?.keys ?? []).flatMap(({ name, secret }) => ('file' in secret && lost.has(name) ? [secret.file] : []));
+function listUnread(route: RouteConfig, now: readonly string[], before: readonly string[]): string[] {
+  return now.every((name) => before.includes(name)) ? [] : toSecretFiles(route);
 }
 
 function reportKeys(route: RouteConfig, problems: readonly Problem[], logger: GateLogger): void {

@@ -173,8 +173,11 @@ function toVerified({ claims }: PreparedRoute, { claimed }: Admitted): Settleabl
   if (claimed === undefined) throw new Error('the delivery was admitted without a verified event');
   const { claim, event } = claimed;
   const { id, kind, timestamp, keyName, body } = event;
+  // A store that failed is not asked again, and the next call must not say that it succeeded.
+  let settled: Promise<void> | undefined;
   const settle = async (run: (claim: Claim) => void): Promise<void> => {
-    if (claim !== undefined) await claims?.settle(() => run(claim));
+    if (claim !== undefined) settled ??= claims?.settle(() => run(claim));
+    await settled;
   };
   const delivery = {
     ok: true as const,

@@ -357,10 +357,11 @@ export class VerifiedCache {
     const key = toKey(network, user);
     const now = this.#clock.monotonic();
     const proof = { digest, stored, freshUntil: now + this.#options.ttl, knownUntil: now + KNOWN_MS };
-    const others = this.#entries.get(key)?.proofs.filter((each) => each.digest !== digest && now < each.knownUntil) ?? [];
+    const before = this.#entries.get(key);
+    const others = before?.proofs.filter((each) => each.digest !== digest && now < each.knownUntil) ?? [];
     this.#delete(key, network);
     if (this.#entries.size >= this.#options.maxEntries) this.#evict(network);
-    this.#entries.set(key, { network, proofs: [proof, ...others].slice(0, MAX_PROOFS), misses: 0 });
+    this.#entries.set(key, { network, proofs: [proof, ...others].slice(0, MAX_PROOFS), misses: before?.misses ?? 0 });
     const keys = this.#networks.get(network);
     if (keys === undefined) this.#networks.set(network, new Set([key]));
     else keys.add(key);

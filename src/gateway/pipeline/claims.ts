@@ -312,6 +312,8 @@ const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 5_000;
 /** Waiting settlements are a few hundred bytes each. */
 const MAX_WAITING = 10_000;
+/** They take no place of confirms: deliveries that are rejected while the store is away would push out events that were handled. */
+const MAX_RELEASES = 1_000;
 const BATCH_SIZE = 100;
 
 /** Settles claims off the sender's critical path. */
@@ -319,8 +321,9 @@ export class Settlements {
   readonly #store: SeenIds;
   readonly #clock: Clock;
   readonly #events;
-  /** Nothing is lost without a release, as leases end, so releases take no place of a confirm. */
-  readonly #waiting: Record<ClaimSettlement['kind'], ClaimSettlement[]> = { confirm: [], release: [] };
+  /** In their order, as a confirm can need that its ID was released before. */
+  readonly #waiting: ClaimSettlement[] = [];
+  #releases = 0;
   #inProgress = 0;
   #retryDelay = MIN_RETRY_MS;
   #timer: CancelTimer | undefined;
@@ -341,7 +344,7 @@ export class Settlements {
 
   /** The number of settlements that are in progress or wait for the store. */
   get pending(): number {
-    return this.#inProgress + this.#waiting.confirm.length + this.#waiting.release.length;
+    return this.#inProgress + this.#waiting.length;
   }
 
   /** Settles now, or as soon as the store can; never throws. */
@@ -368,8 +371,9 @@ export class Settlements {
       });
     }
     this.#timer?.();
-    this.#waiting.release.length = 0;
-    for (const left of this.#waiting.confirm.splice(0)) this.#lose(left, 'sidegate stopped before the store came back');
+    this.#releases = 0;
+    for (const left of this.#waiting.splice(0))
+      if (left.kind === 'confirm') this.#lose(left, 'sidegate stopped before the store came back');
   }
 
   #onWritten(settlement: ClaimSettlement, held: boolean): void {
@@ -395,13 +399,12 @@ export class Settlements {
   }
 
   #enqueue(settlement: ClaimSettlement): void {
-    const waiting = this.#waiting[settlement.kind];
-    if (waiting.length >= MAX_WAITING) {
-      if (settlement.kind === 'confirm') this.#lose(settlement, 'too many settlements wait for the store');
-      return;
-    }
+    // Without a release, nothing is lost: the lease ends.
+    if (settlement.kind === 'release' && this.#releases++ >= MAX_RELEASES) return void this.#releases--;
+    if (settlement.kind === 'confirm' && this.#waiting.length - this.#releases >= MAX_WAITING)
+      return this.#lose(settlement, 'too many settlements wait for the store');
     this.#events.onOutcome('settle_retried', settlement);
-    waiting.push(settlement);
+    this.#waiting.push(settlement);
     if (this.#timer === undefined) this.#retryAfter(this.#retryDelay);
   }
 
@@ -415,14 +418,13 @@ export class Settlements {
     this.#timer = undefined;
     this.#retryDelay = Math.min(this.#retryDelay * 2, MAX_RETRY_MS);
     const now = this.#clock.monotonic();
-    const { confirm, release } = this.#waiting;
-    const batch = confirm.splice(0, BATCH_SIZE);
-    for (const settlement of [...batch, ...release.splice(0, BATCH_SIZE - batch.length)]) {
+    for (const settlement of this.#waiting.splice(0, BATCH_SIZE)) {
+      if (settlement.kind === 'release') this.#releases--;
       if (now < settlement.mootAt) this.settle(settlement);
       else if (settlement.kind === 'confirm') this.#lose(settlement, 'the store was unavailable for the whole retention');
       // Dropping a moot release loses nothing: the lease has expired, so the sender's retry is forwarded anyway.
     }
-    if (confirm.length + release.length > 0) this.#retryAfter(this.#retryDelay);
+    if (this.#waiting.length > 0) this.#retryAfter(this.#retryDelay);
     this.#reportIdle();
   }
 

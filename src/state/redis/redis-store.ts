@@ -204,7 +204,7 @@ class RedisStore implements SeenIds, NewestVersions, Attempts, SharedStreams {
     const rule = { failures: 3, per: PROBE_LEASE_MS, ban: PROBE_LEASE_MS };
     return [
       this.claim({ key, fingerprint: '-', ...lease }),
-      this.claim({ key, fingerprint: '-', ...lease }),
+      this.claim({ key, fingerprint: '-', ...lease, token: 'another' }),
       this.confirm(key, lease.token, '-', PROBE_LEASE_MS),
       this.forget(key),
       this.enter({ key: `${key}:order`, version: '1', ...lease }),

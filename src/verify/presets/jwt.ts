@@ -136,7 +136,7 @@ export const JWT: readonly SchemeDescription[] = [
     id: { claim: '$.notificationUUID' },
     jwt: {
       content: '$.signedPayload',
-      audienceAt: ['$.data.bundleId', '$.summary.bundleId', '$.externalPurchaseToken.bundleId'],
+      audienceAt: ['$.data.bundleId', '$.summary.bundleId', '$.externalPurchaseToken.bundleId', '$.appData.bundleId'],
       mustSet: ['audience'],
       chain: { extensions: ['1.2.840.113635.100.6.11.1', '1.2.840.113635.100.6.2.1'] },
     },

@@ -448,6 +448,15 @@ describe.each([
       expect(await verifier.verify(sign())).toMatchObject({ ok: false, status: 200, code: 'duplicate' });
     });
 
+    test('rejects each confirmation of an event that the store did not record', async () => {
+      const down = (): Promise<never> => Promise.reject(new Error('down'));
+      const store: EventStore = { claim: () => Promise.resolve({ state: 'new' }), confirm: down, release: down };
+      const first = await open({ dedup: store }).verify(sign());
+      if (!first.ok) throw new Error('wrong result');
+      await expect(first.confirm()).rejects.toThrow('down');
+      await expect(first.confirm()).rejects.toThrow('down');
+    });
+
     test('lets the retry of a failed event pass', async () => {
       const verifier = open();
       await expect(verifier.handle(sign(), () => Promise.reject(new Error('no database')))).rejects.toThrow('no database');

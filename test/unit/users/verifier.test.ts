@@ -223,6 +223,15 @@ describe('a network', () => {
   });
 });
 
+test('a login of the user gives no further guesses while the network is banned', async () => {
+  const { verifier } = start(undefined, { ttl: 0, maxEntries: 2 });
+  await verifier.verify(of('ann', 'x'), HOME, FREE);
+  for (let i = 0; i < 60; i++) await verifier.verify(of('ann', `guess ${i}`), HOME, BANNED);
+  expect(await verifier.verify(of('ann', 'x'), HOME, BANNED)).toMatchObject({ source: 'one' });
+  for (let i = 0; i < 40; i++) await verifier.verify(of('ann', `more ${i}`), HOME, BANNED);
+  expect(await verifier.verify(of('ann', 'x'), HOME, BANNED)).toMatchObject({ notChecked: 'banned' });
+});
+
 describe('a connection that outlives its request', () => {
   const open = async (sources: Parameters<typeof start>[0]) => {
     const { verifier, clock } = start(sources);

@@ -106,6 +106,18 @@ describe('a settlement', () => {
     expect(lost).toEqual(['k10000: too many settlements wait for the store']);
   });
 
+  test('keeps its order: the ID of a failed delivery is released before that of its retry is confirmed', async () => {
+    const { clock, store, settlements, setDown } = start();
+    await store.claim(CLAIM);
+    setDown(true);
+    settlements.settle({ ...CONFIRM, kind: 'release' });
+    settlements.settle({ ...CONFIRM, token: 'retry' });
+    await settle();
+    setDown(false);
+    await clock.advance(1_000);
+    expect(await store.claim({ ...CLAIM, token: 'later' })).toMatchObject({ state: 'handled' });
+  });
+
   test('of an event that was handled is neither lost nor late because of releases', async () => {
     const { clock, settlements, outcomes, lost, setDown } = start();
     setDown(true);
@@ -115,7 +127,7 @@ describe('a settlement', () => {
     expect(lost).toEqual([]);
     setDown(false);
     // The next try is 5 s later at most; the others follow it, a hundred in 200 ms.
-    await clock.advance(6_000);
+    await clock.advance(8_000);
     expect(outcomes.filter((outcome) => outcome === 'confirmed')).toHaveLength(500);
   });
 });
