@@ -399,10 +399,12 @@ export class Settlements {
   }
 
   #enqueue(settlement: ClaimSettlement): void {
+    const isRelease = settlement.kind === 'release';
     // Without a release, nothing is lost: the lease ends.
-    if (settlement.kind === 'release' && this.#releases++ >= MAX_RELEASES) return void this.#releases--;
-    if (settlement.kind === 'confirm' && this.#waiting.length - this.#releases >= MAX_WAITING)
+    if (isRelease && this.#releases >= MAX_RELEASES) return;
+    if (!isRelease && this.#waiting.length - this.#releases >= MAX_WAITING)
       return this.#lose(settlement, 'too many settlements wait for the store');
+    if (isRelease) this.#releases++;
     this.#events.onOutcome('settle_retried', settlement);
     this.#waiting.push(settlement);
     if (this.#timer === undefined) this.#retryAfter(this.#retryDelay);
