@@ -8,6 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { error, type Path, type Problem, under, unwrap } from '../core/problem.ts';
 import { Secret } from '../core/secret.ts';
+import { findBundleProblem } from '../http/server/tls.ts';
 import { createMemoryNewestVersions, createMemorySeenIds, type StoreLimit } from '../state/memory.ts';
 import type { NewestVersions } from '../state/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/client.ts';
@@ -208,6 +209,8 @@ class SettingsReader {
     const ca = await this.#readFile(files.caFile, ['tls', 'caFile']);
     const cert = await this.#readFile(files.certFile, ['tls', 'certFile']);
     const key = files.keyFile === undefined ? undefined : await this.#readSecret({ file: files.keyFile }, ['tls', 'keyFile']);
+    const problem = ca && findBundleProblem(ca);
+    if (problem !== undefined) this.problems.push(error(['tls', 'caFile'], `the file ${problem}`, 'write the CAs in PEM'));
     try {
       // With these files the client would end at the next connect, and never try again.
       createSecureContext({ ca, cert, key: key?.expose() });

@@ -290,6 +290,14 @@ describe('a reload', () => {
     expect(logText()).toContain(`changing ${path} requires a restart`);
   });
 
+  test('rejects CAs of endpoints that OpenSSL would ignore', async () => {
+    const egress = { allowHttp: true, caFile: 'ca' };
+    const provider = toProvider({ endpoints: [], egress });
+    await expect(startGate({ provider }, undefined, { ca: SECRET })).rejects.toThrow(
+      'provider.egress.caFile: the file contains no certificate',
+    );
+  });
+
   test('rejects a config without the passwords of the API, which would stay in force', async () => {
     const provider = toProvider({ endpoints: [] });
     const basic = { realm: 'ops', users: { file: 'users' } };

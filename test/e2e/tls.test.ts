@@ -155,9 +155,22 @@ describe('an unusable file is reported before the gate starts:', () => {
       'certFile: local.crt, keyFile: local.key, clientCaFile: local.key',
       'the file of client CAs contains no certificate',
     ],
+    [
+      'CAs without a line break between them',
+      'certFile: local.crt, keyFile: local.key, clientCaFile: joined.crt',
+      'the file of client CAs lacks a line break after -----END CERTIFICATE-----',
+    ],
+    [
+      'a broken CA behind a good one',
+      'certFile: local.crt, keyFile: local.key, clientCaFile: broken.crt',
+      'the file of client CAs has a certificate that cannot be read: number 2',
+    ],
   ])('%s', async (_, tls, message) => {
     await start();
     writeFileSync(join(folder, 'users'), makeEntry('a', 'b'));
+    const good = readFileSync(join(folder, 'local.crt'), 'utf8');
+    writeFileSync(join(folder, 'joined.crt'), `${good.trimEnd()}${good}`);
+    writeFileSync(join(folder, 'broken.crt'), `${good}${good.replace(/M/, '!')}${good}`);
     expect(check(config(tls))).toContain(message);
   });
 

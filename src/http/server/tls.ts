@@ -110,7 +110,8 @@ export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): 
   const { clientCa, clientCrl } = settings;
   if (clientCa === undefined) return found;
   // An invalid file must not result in accepting any client (as in Caddy, 2026-02).
-  if (!hasCertificate(clientCa)) found.push(error(['clientCaFile'], 'the file of client CAs contains no certificate'));
+  const problem = findBundleProblem(clientCa);
+  if (problem !== undefined) found.push(error(['clientCaFile'], `the file of client CAs ${problem}`));
   const ofLists = clientCrl === undefined ? [] : findCrlProblems(clientCrl, readCertificates(clientCa), now);
   return [...found, ...under(['clientCrlFile'], ofLists)];
 }
@@ -165,7 +166,17 @@ function readCertificate({ cert }: TlsPair): X509Certificate | undefined {
   }
 }
 
-function hasCertificate(pem: Buffer): boolean {
+/** Says what is wrong with CAs in PEM. OpenSSL ignores a certificate that it cannot read, and all that follow it, without an error. */
+export function findBundleProblem(bundle: Buffer | string): string | undefined {
+  const text = bundle.toString('latin1');
+  const blocks = splitPem(text, 'CERTIFICATE');
+  if (blocks.length === 0) return isCertificate(text) ? undefined : 'contains no certificate';
+  const broken = blocks.findIndex((pem) => !isCertificate(pem));
+  if (broken !== -1) return `has a certificate that cannot be read: number ${broken + 1}`;
+  return /-----END CERTIFICATE-----[^\r\n]/.test(text) ? 'lacks a line break after -----END CERTIFICATE-----' : undefined;
+}
+
+function isCertificate(pem: string): boolean {
   try {
     return new X509Certificate(pem).raw.length > 0;
   } catch {
@@ -176,11 +187,11 @@ function hasCertificate(pem: Buffer): boolean {
 /** Reads the certificates of a bundle that can be parsed. */
 function readCertificates(bundle: Buffer): X509Certificate[] {
   const found: X509Certificate[] = [];
-  for (const pem of splitPem(bundle, 'CERTIFICATE')) {
+  for (const pem of splitPem(bundle.toString('latin1'), 'CERTIFICATE')) {
     try {
       found.push(new X509Certificate(pem));
     } catch {
-      // OpenSSL skips or rejects it when the context is created.
+      // `findBundleProblem` reports it.
     }
   }
   return found;
@@ -215,13 +226,12 @@ const FIRST_YEAR_OF_1900 = 50;
 
 /** Splits a PEM file into its lists, because OpenSSL reads only the first block of the text that Node passes to it. */
 function splitCrls(file: Buffer): string[] {
-  return splitPem(file, LABEL);
+  return splitPem(file.toString('latin1'), LABEL);
 }
 
 /** The blocks of one kind (RFC 7468 §2). */
-function splitPem(file: Buffer, label: string): string[] {
+function splitPem(text: string, label: string): string[] {
   const [begin, close] = [`-----BEGIN ${label}-----`, `-----END ${label}-----`];
-  const text = file.toString('latin1');
   const blocks: string[] = [];
   for (let at = text.indexOf(begin); at !== -1; at = text.indexOf(begin, at + begin.length)) {
     const end = text.indexOf(close, at);

@@ -8,6 +8,7 @@ import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import { findTokenProblem } from '../../http/server/port-access.ts';
+import { findBundleProblem } from '../../http/server/tls.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import { findHeaderProblem, type SigningKey } from '../endpoints/endpoint.ts';
@@ -36,8 +37,9 @@ export async function readProviderSettings(config: ProviderConfig) {
   });
   const choice = chooseQueue(config.queue);
   checkHosts(config, report);
-  const caFault = { problem: 'the file has no certificate', hint: 'write the CAs in PEM' };
-  const ca = checkPem(files.ca, createEndpointContext, () => report(['egress', 'caFile'], caFault));
+  const caProblem = files.ca === undefined ? undefined : findBundleProblem(files.ca);
+  if (caProblem !== undefined) report(['egress', 'caFile'], { problem: `the file ${caProblem}`, hint: 'write the CAs in PEM' });
+  const ca = caProblem === undefined ? files.ca : undefined;
   if (files.token !== undefined) report(['token', 'secret'], findTokenProblem(files.token));
   return {
     config,
@@ -108,11 +110,8 @@ function toConfigEndpoint(
   report(['headers'], findHeaderProblem(Object.entries(endpoint.headers)));
   const current = toKey(secrets.secret, ['secret'], report);
   const previous = toKey(secrets.previousSecret, ['previousSecret'], report);
-  const clientCertificate = checkPem(
-    secrets.clientCertificate,
-    (certificate) => createEndpointContext(undefined, certificate),
-    () => report(['clientCertificate', 'certFile'], CERTIFICATE_FAULT),
-  );
+  const clientCertificate = checkPair(secrets.clientCertificate);
+  if (clientCertificate !== secrets.clientCertificate) report(['clientCertificate', 'certFile'], CERTIFICATE_FAULT);
   if (current === undefined) return undefined;
   const keys = previous === undefined ? [current] : [current, previous];
   const { name: id, secret: _, previousSecret: __, ...settings } = endpoint;
@@ -133,13 +132,12 @@ const CERTIFICATE_FAULT = {
   hint: 'write both in PEM, the key without a passphrase',
 };
 
-/** Returns undefined without a value, or if OpenSSL cannot read its PEM. */
-function checkPem<Value>(value: Value | undefined, use: (value: Value) => unknown, onFault: () => void): Value | undefined {
+/** Returns undefined without a certificate, or if OpenSSL cannot read its PEM. */
+function checkPair(pair: EndpointSecrets['clientCertificate']): EndpointSecrets['clientCertificate'] {
   try {
-    if (value !== undefined) use(value);
-    return value;
+    if (pair !== undefined) createEndpointContext(undefined, pair);
+    return pair;
   } catch {
-    onFault();
     return undefined;
   }
 }
