@@ -10,8 +10,9 @@ Absent == [kind |-> "absent", token |-> 0]
 Handled == [kind |-> "handled", token |-> 0]
 Claimed(token) == [kind |-> "claimed", token |-> token]
 
+\* The call can be sent again after its reply was lost: it is granted to its own token again.
 Claim(entry, token) ==
-  IF entry.kind = "absent" \/ (Mutation = "claim takes over" /\ entry.kind = "claimed")
+  IF entry.kind = "absent" \/ entry = Claimed(token) \/ (Mutation = "claim takes over" /\ entry.kind = "claimed")
   THEN [entry |-> Claimed(token), result |-> "new"]
   ELSE [entry |-> entry, result |-> IF entry.kind = "handled" THEN "handled" ELSE "in-progress"]
 
