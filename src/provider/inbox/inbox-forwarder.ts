@@ -32,8 +32,8 @@ export interface InboxOptions {
 const MAX_METADATA_BYTES = 64 * 1024;
 /** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored. */
 const KNOWN_SHARE = 0.9;
-/** The IDs under which lost deliveries are stored again: those that they had. */
-const lostIds = new WeakMap<VerifiedEvent, string>();
+/** The IDs under which deliveries are stored, as `toEventId` returned them last: of a lost one, that under which it was accepted. */
+const eventIds = new WeakMap<VerifiedEvent, string>();
 
 /** A delivery is lost if the queue was replaced or went back to an earlier state. */
 export interface Inbox extends StoredDeliveries {
@@ -82,14 +82,13 @@ export function createInbox(
       },
     },
     toId: (...delivery) => toEventId(options, ...delivery),
-    async repeat(event, id, acceptedAt) {
+    async repeat(id, acceptedAt) {
       if (!parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
         // An older event that is missing was delivered and has left the queue, maybe only now: so its statistics are read afterwards.
         if (acceptedAt === undefined || (await queue.findEvent(id)) !== undefined) return 'known';
         if (acceptedAt <= (await queue.stats(clock.now())).prunedUntil) return 'known';
-        lostIds.set(event, id);
         return 'lost';
       } catch (thrown) {
         return toRefusal(thrown);
@@ -105,7 +104,7 @@ function toEvent(options: InboxOptions, admitted: Admitted, headers: readonly st
   const { event, claim } = admitted.claimed ?? {};
   const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers, event: event?.id });
   if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
-  const id = event && (lostIds.get(event) ?? (claim && toEventId(options, event, head, head.requestId)));
+  const id = event && claim && eventIds.get(event);
   return {
     id: id ?? `in_${randomUUID()}`,
     type: INBOX_TYPE,
@@ -134,7 +133,9 @@ function toEventId(options: InboxOptions, event: VerifiedEvent, head: ParsedHead
   const openText = openContent === undefined ? '' : toBodyFingerprint(openContent);
   const content = isByContent ? toEventFingerprint(event, digest) : openText;
   const open = [toRequestFingerprint(head, event), content, ...(repeatsBytes ? [own] : [])].join('\n');
-  return `in_${createHash('sha256').update(`${route}\n${identity}\n${open}`).digest('base64url')}`;
+  const id = `in_${createHash('sha256').update(`${route}\n${identity}\n${open}`).digest('base64url')}`;
+  eventIds.set(event, id);
+  return id;
 }
 
 function accept(response: ClientResponse, { status, text = '' }: Pick<InboxOptions, 'status' | 'text'>) {

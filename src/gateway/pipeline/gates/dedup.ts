@@ -103,7 +103,7 @@ export interface StoredDeliveries {
    * say what became of it: the sender has to retry. `lost` if it must be stored and is not: then it must be stored again. `acceptedAt`: before it
    * was stored; undefined if it was stored under another ID, or can have left since, as its time is over.
    */
-  repeat(event: VerifiedEvent, id: string, acceptedAt: EpochMilliseconds | undefined): Promise<'known' | 'lost' | Refusal>;
+  repeat(id: string, acceptedAt: EpochMilliseconds | undefined): Promise<'known' | 'lost' | Refusal>;
 }
 
 const NOTHING_TO_SETTLE: Claim = new SettledClaim(() => undefined);
@@ -261,8 +261,7 @@ class DedupAttempt implements ClaimAttempt {
     const id = toId(this.#event, this.#head, accepted.requestId);
     // Another delivery that counts as a repetition may never have been stored: an attacker can vary what the comparison leaves out.
     const isStored = id !== undefined && toIdFingerprint(id) === accepted.queuedAs;
-    const result =
-      id === undefined ? 'known' : await repeat(this.#event, id, isYoung && isStored ? accepted.acceptedAt : undefined);
+    const result = id === undefined ? 'known' : await repeat(id, isYoung && isStored ? accepted.acceptedAt : undefined);
     this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
     if (result === 'known') return this.#acknowledge(verdict);
     // The ID stays confirmed: the queue stores the event once, however many repetitions arrive.
