@@ -66,8 +66,7 @@ export class ConfigReloads {
 
   /** Reloads the config; on any error the old one stays active. */
   async reload(): Promise<void> {
-    this.#reloading = this.#reloading.catch(() => undefined).then(() => this.#reload());
-    await this.#reloading;
+    await this.#inTurn(() => this.#reload());
   }
 
   close(): void {
@@ -147,15 +146,18 @@ export class ConfigReloads {
 
   async #onFiles(changed: readonly string[]): Promise<void> {
     const { context, toReloadParts } = this.#parts;
-    this.#reloading = this.#reloading
-      .catch(() => undefined)
-      .then(async () => {
-        // Users that were removed together with a change of the config lose access even if the config is rejected.
-        if (changed.includes(context.file) && (await this.#reload())) return;
-        this.#watch?.recheck(await reloadFiles(changed, toReloadParts()));
-        await this.#others.reloadFiles(changed);
-      });
-    await this.#reloading;
+    await this.#inTurn(async () => {
+      // Users that were removed together with a change of the config lose access even if the config is rejected.
+      if (changed.includes(context.file) && (await this.#reload())) return;
+      this.#watch?.recheck(await reloadFiles(changed, toReloadParts()));
+      await this.#others.reloadFiles(changed);
+    });
+  }
+
+  /** Runs one reload after the other, also after one that threw. */
+  #inTurn(reload: () => Promise<unknown>): Promise<unknown> {
+    this.#reloading = this.#reloading.catch(() => undefined).then(reload);
+    return this.#reloading;
   }
 }
 

@@ -2,7 +2,7 @@
 import type { SchemeDescription } from '../schemes/description.ts';
 import { FIVE_MINUTES, JSON_ONLY, minutes, sender } from './shapes.ts';
 
-/** There is no separator between timestamp and body, so the timestamp must have exactly 10 digits (layout.ts). */
+/** Nothing separates timestamp and body, so the timestamp must have exactly 10 digits (layout.ts). */
 const COMMON = {
   signed: ['timestamp', 'body'],
   separator: '',

@@ -92,7 +92,7 @@ export const TIME_AND_CONTENT: readonly SchemeDescription[] = [
     timestamp: { from: { header: 'X-Webflow-Timestamp' }, unit: 'ms' },
   }),
   /**
-   * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. There is no separator between the signed parts. An ID
+   * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. Nothing separates the signed parts. An ID
    * must not contain a colon, so the first colon of the signed string is 13 characters after the start of the timestamp, which ends with
    * its Z (layout.ts).
    */
