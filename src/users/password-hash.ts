@@ -1,7 +1,7 @@
 /** Parses stored password hashes, rates their strength, and creates new ones. Loads the native bcrypt only when it is needed. */
 import { argon2Sync, randomBytes } from 'node:crypto';
 import { arch, platform, versions } from 'node:process';
-import type { Bytes } from '../core/bytes.ts';
+import { type Bytes, parseBase64Key } from '../core/bytes.ts';
 import { SidegateError, toErrorText } from '../core/errors.ts';
 import type { Fault } from '../core/problem.ts';
 
@@ -97,7 +97,8 @@ function parseBcrypt(text: string): PasswordHash | Fault | undefined {
 
 function parseArgon2(text: string): PasswordHash | Fault | undefined {
   const found = ARGON2ID.exec(text);
-  if (found === null) return undefined;
+  // Of a text that was cut off, most have bits that no writer leaves.
+  if (found === null || [found[4], found[5]].some((part = '') => parseBase64Key(part) === undefined)) return undefined;
   if (argon2Sync === undefined) {
     return {
       problem: `argon2id needs Node 24.7 or newer; this is Node ${versions.node}`,

@@ -4,7 +4,7 @@
  */
 import { argon2Sync, hash } from 'node:crypto';
 import { verifySync as verifyBcrypt } from '@node-rs/bcrypt';
-import { isEqualInConstantTime, parseBase64 } from '../core/bytes.ts';
+import { isEqualInConstantTime, parseBase64Key } from '../core/bytes.ts';
 import { APR1, ARGON2ID, DEFAULT_ROUNDS, MAX_BCRYPT_BYTES, type PasswordHash, SHA_CRYPT, SSHA } from './password-hash.ts';
 
 const SHA1_LENGTH = 20;
@@ -55,20 +55,17 @@ export function verifyPassword({ algorithm, text }: Pick<PasswordHash, 'algorith
 
 function verifyArgon2(text: string, password: Buffer): boolean {
   const [, memory, passes, lanes, salt = '', sum = ''] = ARGON2ID.exec(text) ?? [];
-  const expected = fromUnpadded(sum);
+  // `parsePasswordHash` decoded both.
+  const [nonce, expected] = [parseBase64Key(salt), parseBase64Key(sum)] as [Buffer, Buffer];
   const made = argon2Sync('argon2id', {
     message: password,
-    nonce: fromUnpadded(salt),
+    nonce,
     memory: Number(memory),
     passes: Number(passes),
     parallelism: Number(lanes),
     tagLength: expected.length,
   });
   return isEqualInConstantTime(made, expected);
-}
-
-function fromUnpadded(text: string): Buffer {
-  return parseBase64(text.padEnd(Math.ceil(text.length / 4) * 4, '=')) ?? Buffer.alloc(0);
 }
 
 function isSame(made: string, stored: string): boolean {

@@ -99,6 +99,34 @@ describe('bcrypt', () => {
   });
 });
 
+
+/** One hash of each format that has a native or an own check, with small costs. */
+const COMPLETE: readonly string[] = [
+  '$2y$04$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234',
+  '$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQxNmJ5dGVzIQ$5KIEFsXVkQ8Pyq6v9bmVmM4wIrYJ1WmpxnYFdpDBYyM',
+  `$5$rounds=1000$saltsalt$${'a'.repeat(43)}`,
+  `$6$rounds=1000$saltsalt$${'a'.repeat(86)}`,
+  `$apr1$saltsalt$${'a'.repeat(22)}`,
+  `{SHA}${'a'.repeat(27)}=`,
+  `{SSHA}${'a'.repeat(32)}`,
+];
+
+test('a hash that is accepted can be checked, also after it was cut off or changed at any place', () => {
+  const letters = fc.constantFrom(...'/+.=$09azAZ');
+  const change = fc.tuple(fc.nat(99), fc.nat(3), fc.string({ unit: letters, maxLength: 3 }));
+  fc.assert(
+    fc.property(fc.constantFrom(...COMPLETE), fc.option(change), fc.nat(6), (complete, changed, cut) => {
+      const [at, removed, added] = changed ?? [0, 0, ''];
+      const text = `${complete.slice(0, at)}${added}${complete.slice(at + removed)}`;
+      const hash = parsePasswordHash(text.slice(0, text.length - cut), OPTIONS);
+      // Costs that the change made large take seconds.
+      if ('problem' in hash || !/ cost 4$| m=64 t=1 p=1$| rounds 1000$|^[a-z0-9]+$/.test(hash.kind)) return;
+      expect(typeof verifyPassword(hash, Buffer.from('open sesame'))).toBe('boolean');
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
 test('parses argon2id as the reference tools write it', () => {
   const nonce = Buffer.from('somesalt16bytes!');
   const made = argon2Sync('argon2id', {
