@@ -7,7 +7,7 @@ import { ProxyServer } from '../gateway/egress-proxy/proxy-server.ts';
 import { ExchangePort, type ProxyRoute } from '../gateway/exchange.ts';
 import { createForwarder, toReadLimits } from '../gateway/upstream/forwarder.ts';
 import { HttpClient } from '../http/client/pool.ts';
-import { OwnPorts } from '../http/dial/address-rules.ts';
+import { compileAddressRules, OwnPorts, PUBLIC_ONLY } from '../http/dial/address-rules.ts';
 import { type DestinationRule, parseDestinationRule } from '../http/dial/destination.ts';
 import { createResolve, LOCAL_NAMES, type Resolve, resolveWithin } from '../http/dial/resolve.ts';
 import type { ListenMemory } from '../http/server/limits.ts';
@@ -122,7 +122,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
 }
 
 function buildProxyRoute(config: ProxyConfig, egress: EgressProxy, own: OwnPorts, parts: ProxyParts): ProxyRoute {
-  const { basic, requireTls, denyPrivate, connectTimeout, trace } = config;
+  const { basic, requireTls, denyPrivate, nat64Prefixes, connectTimeout, trace } = config;
+  const findProblem = denyPrivate ? compileAddressRules({ ...PUBLIC_ONLY, nat64Prefixes }) : () => undefined;
   const metrics = parts.metrics.route(NAME);
   const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
   const resolve = resolveWithin(
@@ -137,7 +138,7 @@ function buildProxyRoute(config: ProxyConfig, egress: EgressProxy, own: OwnPorts
     mode: 'enforce',
     gates: {
       password: buildBasicGate({ ...basic, requireTls }, 'proxy', metrics, parts),
-      destination: createDestinationGate({ rules, denyPrivate, resolve, own }),
+      destination: createDestinationGate({ rules, findProblem, resolve, own }),
     },
     challenges: [toBasicChallenge(basic.realm)],
     metrics,

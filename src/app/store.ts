@@ -2,13 +2,12 @@
 import { createSecureContext } from 'node:tls';
 import { type Config, type RedisConfig, remembersIds, type SecretSource, type StoreConfig } from '../config/schema/config.ts';
 import { REDIS_URL_HINT } from '../config/schema/store-schema.ts';
-import { readPem } from '../config/sources/bounded-read.ts';
+import { readCas, readPem } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { error, type Path, type Problem, under, unwrap } from '../core/problem.ts';
 import { Secret } from '../core/secret.ts';
-import { findBundleProblem } from '../http/server/tls.ts';
 import { createMemoryNewestVersions, createMemorySeenIds, type StoreLimit } from '../state/memory.ts';
 import type { NewestVersions } from '../state/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/client.ts';
@@ -206,11 +205,9 @@ class SettingsReader {
     const { tls } = config;
     if (tls === undefined) return isTlsUrl ? {} : undefined;
     const files: TlsConfig = tls;
-    const ca = await this.#readFile(files.caFile, ['tls', 'caFile']);
-    const cert = await this.#readFile(files.certFile, ['tls', 'certFile']);
+    const ca = await this.#readFile(files.caFile, ['tls', 'caFile'], readCas);
+    const cert = await this.#readFile(files.certFile, ['tls', 'certFile'], readPem);
     const key = files.keyFile === undefined ? undefined : await this.#readSecret({ file: files.keyFile }, ['tls', 'keyFile']);
-    const problem = ca && findBundleProblem(ca);
-    if (problem !== undefined) this.problems.push(error(['tls', 'caFile'], `the file ${problem}`, 'write the CAs in PEM'));
     try {
       // With these files the client would end at the next connect, and never try again.
       createSecureContext({ ca, cert, key: key?.expose() });
@@ -226,8 +223,8 @@ class SettingsReader {
     };
   }
 
-  async #readFile(file: string | undefined, path: Path): Promise<Buffer | undefined> {
-    return file === undefined ? undefined : unwrap(await readPem(file), path, this.problems);
+  async #readFile(file: string | undefined, path: Path, read: typeof readPem): Promise<Buffer | undefined> {
+    return file === undefined ? undefined : unwrap(await read(file), path, this.problems);
   }
 
   async #readSecret(source: SecretSource, path: Path): Promise<Secret | undefined> {

@@ -5,6 +5,7 @@ import { MAX_PEM_BYTES } from '../config/sources/bounded-read.ts';
 import type { Milliseconds } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { findBundleProblem } from '../http/server/tls.ts';
 import { readNamed } from './input.ts';
 
 /** A request. */
@@ -70,5 +71,8 @@ export function parseHttpUrl(text: string, option: string, example: string): URL
 
 /** Reads the file of `--ca`. */
 export async function readCa(file: string): Promise<string> {
-  return (await readNamed(file, MAX_PEM_BYTES, '--ca')).toString('utf8');
+  const bundle = await readNamed(file, MAX_PEM_BYTES, '--ca');
+  const problem = findBundleProblem(bundle);
+  if (problem !== undefined) throw usageError(`--ca ${file} ${problem}; name a file with the CAs in PEM`);
+  return bundle.toString('utf8');
 }

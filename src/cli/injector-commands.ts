@@ -1,11 +1,11 @@
 /** `sidegate inject-server`, the admission webhook that injects the sidecar, and `sidegate rotate-certificates`, which renews its certificates. */
 import { hostname } from 'node:os';
 import { parseArgs } from 'node:util';
+import { readCas } from '../config/sources/bounded-read.ts';
 import { keepAlive, systemClock } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
 import { formatProblem } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
-import { readClientCa } from '../kubernetes/admission/caller-names.ts';
 import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { RotationController } from '../kubernetes/certificates/certificate-rotation.ts';
 import type { KubeClient } from '../kubernetes/client/client.ts';
@@ -100,9 +100,9 @@ async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContex
     return undefined;
   }
   const { clientAuth } = config.server;
-  const read = clientAuth === undefined ? { clientCa: undefined } : await readClientCa(clientAuth.caFile);
-  if ('problem' in read) {
-    io.stderr(`${file}: error server.clientAuth.caFile: ${clientAuth?.caFile}: ${read.problem}\n`);
+  const clientCa = clientAuth === undefined ? undefined : await readCas(clientAuth.caFile);
+  if (clientCa !== undefined && 'problem' in clientCa) {
+    io.stderr(`${file}: error server.clientAuth.caFile: ${clientCa.problem}\n`);
     return undefined;
   }
   const kube = await openCluster(options, io);
@@ -111,7 +111,7 @@ async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContex
   return {
     config,
     server: config.server,
-    clientCa: read.clientCa,
+    clientCa,
     kube,
     clock: systemClock,
     logger: createLogger({ level: config.log.level, version }),

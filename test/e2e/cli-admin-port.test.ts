@@ -160,5 +160,7 @@ describe('the connection to the admin port', () => {
     expect((await runCommand(['requests', 'list', '--admin', url, '--ca', join(folder, 'none')])).stderr).toContain(
       'cannot read --ca',
     );
+    const other = await runCommand(['requests', 'list', '--admin', url, '--ca', import.meta.filename]);
+    expect(other.stderr).toContain(`--ca ${import.meta.filename} contains no certificate`);
   }, 60_000);
 });

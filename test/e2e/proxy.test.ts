@@ -297,8 +297,9 @@ describe('addresses that are not public', () => {
     ['loopback in IPv6', '[::1]'],
     ['loopback mapped into IPv6', '[::ffff:127.0.0.1]'],
     ['the metadata service', '169.254.169.254'],
+    ['the metadata service behind the NAT64 of the network', '[2a00:64::a9fe:a9fe]'],
   ])('are rejected: %s', async (_, host) => {
-    await start({ denyPrivate: true, allow: [`${host}:${app.port}`] });
+    await start({ denyPrivate: true, nat64Prefixes: ['2a00:64::/96'], allow: [`${host}:${app.port}`] });
     const text = await raw(`CONNECT ${host}:${app.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
     expect(text).toMatch(/^HTTP\/1\.1 403 /);
     expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', reason: 'destination_not_public' });

@@ -153,17 +153,17 @@ describe('an unusable file is reported before the gate starts:', () => {
     [
       'a CA file without certificates',
       'certFile: local.crt, keyFile: local.key, clientCaFile: local.key',
-      'the file of client CAs contains no certificate',
+      'local.key contains no certificate',
     ],
     [
       'CAs without a line break between them',
       'certFile: local.crt, keyFile: local.key, clientCaFile: joined.crt',
-      'the file of client CAs lacks a line break after -----END CERTIFICATE-----',
+      'joined.crt lacks a line break after -----END CERTIFICATE-----',
     ],
     [
       'a broken CA behind a good one',
       'certFile: local.crt, keyFile: local.key, clientCaFile: broken.crt',
-      'the file of client CAs has a certificate that cannot be read: number 2',
+      'broken.crt has a certificate that cannot be read: number 2',
     ],
   ])('%s', async (_, tls, message) => {
     await start();

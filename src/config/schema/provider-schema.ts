@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { portBasic } from './basic-schema.ts';
 import { textSource } from './key-schema.ts';
-import { addressRange, count, duration, filePath, listenAddress, nat64Prefix, size, timeLimit } from './scalars.ts';
+import { addressRange, count, duration, filePath, listenAddress, nat64Prefixes, size, timeLimit } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 
 /** The example schedule of Standard Webhooks: ten attempts over 75 hours. */
@@ -253,12 +253,7 @@ export const provider = z.strictObject({
         .default([])
         .describe('Address ranges outside the public internet that deliveries may be sent to.'),
       deny: z.array(addressRange()).default([]).describe('Address ranges that deliveries may not be sent to.'),
-      nat64Prefixes: z
-        .array(nat64Prefix())
-        .default([])
-        .describe(
-          'IPv6 prefixes that the NAT64 of the network translates to IPv4 (RFC 6052). Addresses in them are checked by the IPv4 address that they contain.',
-        ),
+      nat64Prefixes,
       allowHosts: z
         .array(z.string().min(1).max(255))
         .optional()

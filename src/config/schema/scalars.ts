@@ -188,16 +188,21 @@ export function addressRange() {
     .meta({ examples: ['10.0.0.0/8'] });
 }
 
-/** An IPv6 prefix of a NAT64 (RFC 6052). */
-export function nat64Prefix() {
-  return z
-    .string()
-    .refine(isNat64Prefix, {
-      error: (issue) =>
-        `"${issue.input}" is not a NAT64 prefix; write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, for example 64:ff9b::/96`,
-    })
-    .meta({ examples: ['64:ff9b::/96'] });
-}
+/** IPv6 prefixes of the network's NAT64 (RFC 6052). */
+export const nat64Prefixes = z
+  .array(
+    z
+      .string()
+      .refine(isNat64Prefix, {
+        error: (issue) =>
+          `"${issue.input}" is not a NAT64 prefix; write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, for example 64:ff9b::/96`,
+      })
+      .meta({ examples: ['64:ff9b::/96'] }),
+  )
+  .default([])
+  .describe(
+    'IPv6 prefixes that the NAT64 of the network translates to IPv4 (RFC 6052). Addresses in them are checked by the IPv4 address that they contain.',
+  );
 
 /** The shortest text that `duration()` parses. */
 export function formatDuration(duration: Milliseconds): string {

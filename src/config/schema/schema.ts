@@ -9,7 +9,7 @@ import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity, textSource } from './key-schema.ts';
 import { limits, workers } from './limits-schema.ts';
 import { provider } from './provider-schema.ts';
-import { addressRange, count, duration, filePath, listenAddress, scalar, size, timeLimit, upstream } from './scalars.ts';
+import { addressRange, count, duration, filePath, listenAddress, nat64Prefixes, scalar, size, timeLimit, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls, portTls } from './tls-schema.ts';
 import { webhook } from './webhook-schema.ts';
@@ -133,6 +133,7 @@ const proxy = z.strictObject({
     .boolean()
     .default(true)
     .describe('Rejects destinations whose name resolves to an address outside the public internet (protection against SSRF).'),
+  nat64Prefixes,
   trace: proxyTrace,
   connectTimeout: timeLimit().prefault('5s').describe('Maximum time to connect to a destination.'),
   timeout: timeLimit().prefault('60s').describe('Maximum time for a destination to respond to a request other than CONNECT.'),

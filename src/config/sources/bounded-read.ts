@@ -2,6 +2,7 @@
 import { closeSync, constants, createReadStream, fstatSync, openSync, readSync, type Stats } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Fault } from '../../core/problem.ts';
+import { findBundleProblem } from '../../http/server/tls.ts';
 
 const CHUNK = 64 * 1024;
 // Without O_NONBLOCK, opening a pipe without a writer would block a thread forever.
@@ -64,13 +65,20 @@ export async function readAnyFile(file: string, maxBytes: number): Promise<Buffe
   return readStream(file, createReadStream(file), maxBytes);
 }
 
-/** Reads certificates, keys, CAs or revocation lists that the config names. */
+/** Reads certificates, keys or revocation lists that the config names. */
 export async function readPem(file: string): Promise<Buffer | Fault> {
   try {
     return await readRegularFile(file, MAX_PEM_BYTES);
   } catch (thrown) {
     return toUnread(file, thrown);
   }
+}
+
+/** Reads CAs that the config names. OpenSSL ignores a certificate that it cannot read, and all that follow it, without an error. */
+export async function readCas(file: string): Promise<Buffer | Fault> {
+  const read = await readPem(file);
+  const problem = 'problem' in read ? undefined : findBundleProblem(read);
+  return problem === undefined ? read : { problem: `${file} ${problem}`, hint: 'write the CAs in PEM' };
 }
 
 /** Reads a stream to its end. Rejects with UnusableFile, which names it `file`, or with the system's error. */

@@ -2,7 +2,7 @@
 import { error, type Fault, type Problem, unwrap } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
 import type { TracingConfig } from '../schema/config.ts';
-import { readPem } from './bounded-read.ts';
+import { readCas } from './bounded-read.ts';
 import { readSecret } from './secrets.ts';
 
 type OtlpConfig = NonNullable<TracingConfig['otlp']>;
@@ -73,7 +73,7 @@ export async function readOtlpSettings(config: TracingConfig | undefined, env: O
     );
   unwrap(await readFields(otlp, env), [...PATH, 'headers'], problems);
   const caFile = otlp.caFile ?? env.caFile;
-  const ca = caFile === undefined ? undefined : unwrap(await readPem(caFile), [...PATH, 'caFile'], problems);
+  const ca = caFile === undefined ? undefined : unwrap(await readCas(caFile), [...PATH, 'caFile'], problems);
   if (url === undefined || problems.length > 0) return { problems };
   const readHeaders = async () => {
     const fields = await readFields(otlp, env);

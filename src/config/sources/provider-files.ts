@@ -5,7 +5,7 @@ import { type Fault, type Path, type Problem, unwrap, warning } from '../../core
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
-import { MAX_PEM_BYTES, readPem, readRegularFileSync } from './bounded-read.ts';
+import { MAX_PEM_BYTES, readCas, readPem, readRegularFileSync } from './bounded-read.ts';
 import { readSecret, unwrapSecret } from './secrets.ts';
 
 /** A certificate chain and its key, PEM. */
@@ -70,7 +70,8 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
     encryptionKeys.push(await readText(key, ['provider', 'encryption', 'keys', index]));
   const proxyPassword = await readText(config.egress.proxy?.password, ['provider', 'egress', 'proxy', 'password']);
   const queue = await readDatabase(config.queue.postgres?.url, ['provider', 'queue', 'postgres', 'url']);
-  const ca = await readFile(config.egress.caFile, ['provider', 'egress', 'caFile']);
+  const { caFile } = config.egress;
+  const ca = caFile === undefined ? undefined : unwrap(await readCas(caFile), ['provider', 'egress', 'caFile'], problems);
   const outbox = await readDatabase(config.outbox?.postgres.url, ['provider', 'outbox', 'postgres', 'url']);
   return { endpoints, token, encryptionKeys, proxyPassword, queue, ca: ca?.toString(), outbox, problems };
 }
@@ -166,7 +167,7 @@ async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<P
   const verify = Object.hasOwn(MODES, mode) ? MODES[mode] : undefined;
   if (verify === undefined) return { problem: `sslmode=${mode} is not supported`, hint: `set sslmode to ${MODE_NAMES}` };
   if (verify === 'off') return undefined;
-  const ca = parameters.get('sslrootcert') === 'system' ? undefined : await readParameter(parameters, 'sslrootcert');
+  const ca = parameters.get('sslrootcert') === 'system' ? undefined : await readParameter(parameters, 'sslrootcert', readCas);
   if (typeof ca === 'object') return ca;
   const cert = await readParameter(parameters, 'sslcert');
   if (typeof cert === 'object') return cert;
@@ -196,11 +197,15 @@ function readPemNow(file: string, before: string): string {
   }
 }
 
-async function readParameter(parameters: URLSearchParams, name: string): Promise<string | undefined | Fault> {
+async function readParameter(
+  parameters: URLSearchParams,
+  name: string,
+  readFile = readPem,
+): Promise<string | undefined | Fault> {
   const file = parameters.get(name);
   if (file === null) return undefined;
   if (!isAbsolute(file)) return { problem: `${name} is not an absolute path`, hint: 'write the whole path of the PEM file' };
-  const read = await readPem(file);
+  const read = await readFile(file);
   return 'problem' in read ? { ...read, problem: `${name}: ${read.problem}` } : read.toString('utf8');
 }
 

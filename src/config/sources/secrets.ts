@@ -7,7 +7,7 @@ import { type Fault, type Path, type Problem, under, unwrap, warning } from '../
 import { Secret, type SecretRead, toSecret } from '../../core/secret.ts';
 import { findTlsProblems, type TlsSettings } from '../../http/server/tls.ts';
 import type { ListenTlsConfig, SecretSource, UserSourceConfig } from '../schema/config.ts';
-import { MAX_SECRET_BYTES, readPem, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
+import { MAX_SECRET_BYTES, readCas, readPem, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
 import { findFake, listFakes } from './fake-sources.ts';
 
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
@@ -58,8 +58,8 @@ type TlsFiles = Pick<TlsSettings, 'pairs' | 'clientCa' | 'clientCrl'>;
 
 /** Reads all files of a `tls` section that can be read. */
 async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promise<TlsFiles> {
-  const read = async (file: string | undefined, path: Path): Promise<Buffer | undefined> =>
-    file === undefined ? undefined : unwrap(await readPem(file), path, problems);
+  const read = async (file: string | undefined, path: Path, readFile = readPem): Promise<Buffer | undefined> =>
+    file === undefined ? undefined : unwrap(await readFile(file), path, problems);
   const pairs = [];
   for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {
     const at = index === 0 ? [] : ['additionalCertificates', index - 1];
@@ -67,7 +67,7 @@ async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promi
     const key = await read(keyFile, [...at, 'keyFile']);
     if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
   }
-  const clientCa = await read(config.clientCaFile, ['clientCaFile']);
+  const clientCa = await read(config.clientCaFile, ['clientCaFile'], readCas);
   return { pairs, clientCa, clientCrl: await read(config.clientCrlFile, ['clientCrlFile']) };
 }
 

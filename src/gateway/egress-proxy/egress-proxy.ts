@@ -9,7 +9,7 @@ import { freeChunk, pauseUntilDrained, writeCounted } from '../../core/reading.t
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { BodyStream, ClientResponse, ParsedHead, UpgradeRequest } from '../../core/request.ts';
 import { afterWrite, onceEvent, onEvent } from '../../core/safe-events.ts';
-import { compileAddressRules, type OwnPorts, PUBLIC_ONLY } from '../../http/dial/address-rules.ts';
+import type { FindAddressProblem, OwnPorts } from '../../http/dial/address-rules.ts';
 import { type DestinationRule, findDestinationRule } from '../../http/dial/destination.ts';
 import { DialFailure, dial, Opening, takeTurns } from '../../http/dial/dial.ts';
 import { type Resolve, resolveChecked } from '../../http/dial/resolve.ts';
@@ -132,19 +132,17 @@ export class EgressProxy {
  */
 export function createDestinationGate(options: {
   readonly rules: readonly DestinationRule[];
-  /** Rejects addresses that are not on the public internet. */
-  readonly denyPrivate: boolean;
+  readonly findProblem: FindAddressProblem;
   readonly resolve: Resolve;
   /** The gate's own ports, which are rejected even if the list allows them. */
   readonly own: OwnPorts;
 }): DestinationGate {
-  const findProblem = options.denyPrivate ? compileAddressRules(PUBLIC_ONLY) : () => undefined;
   return {
     async check({ destination }) {
       if (destination === undefined) throw new Error('only the forward proxy has destinations');
       const rule = findDestinationRule(options.rules, destination);
       if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
-      const found = await resolveChecked(destination.host, options.resolve, findProblem);
+      const found = await resolveChecked(destination.host, options.resolve, options.findProblem);
       if ('addresses' in found) {
         if (found.addresses.some((address) => options.own.has(address, destination.port)))
           return refuse('destination_denied', 'destination_not_allowed', "the destination is one of sidegate's own ports");

@@ -108,11 +108,7 @@ export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): 
     else if (end - now < EXPIRES_SOON_MS) found.push(warning(path, `${certFile} expires on ${certificate.validTo}`, 'renew it'));
   }
   const { clientCa, clientCrl } = settings;
-  if (clientCa === undefined) return found;
-  // An invalid file must not result in accepting any client (as in Caddy, 2026-02).
-  const problem = findBundleProblem(clientCa);
-  if (problem !== undefined) found.push(error(['clientCaFile'], `the file of client CAs ${problem}`));
-  const ofLists = clientCrl === undefined ? [] : findCrlProblems(clientCrl, readCertificates(clientCa), now);
+  const ofLists = clientCa === undefined || clientCrl === undefined ? [] : findCrlProblems(clientCrl, readCertificates(clientCa), now);
   return [...found, ...under(['clientCrlFile'], ofLists)];
 }
 

@@ -1,8 +1,6 @@
-/** Recognizes the API server by a client certificate of a known CA, and by the name in it; reads these CAs. */
+/** Recognizes the API server by a client certificate of a known CA, and by the name in it. */
 import type { TLSSocket } from 'node:tls';
-import { readText } from '../../config/load/document.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
-import { readCertificates } from '../certificates/certificate.ts';
 
 /** The result of checking a connection's certificate. */
 interface Caller {
@@ -45,9 +43,3 @@ export class CallerNames {
   }
 }
 
-/** PEM with at least one certificate, or why there is none; without one, the API server could not be authenticated. */
-export async function readClientCa(file: string): Promise<{ readonly clientCa: Buffer } | { readonly problem: string }> {
-  const text = await readText(file);
-  if (typeof text !== 'string') return { problem: text.message };
-  return readCertificates(text).length > 0 ? { clientCa: Buffer.from(text) } : { problem: 'the file contains no certificate' };
-}

@@ -3,6 +3,7 @@
 import { createProbedEndpoints } from '../../admin/api/health.ts';
 import { AdminAccess, AdminRouter } from '../../admin/router.ts';
 import { AdminServer } from '../../admin/server.ts';
+import { readCas } from '../../config/sources/bounded-read.ts';
 import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
 import { type CancelTimer, type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -19,7 +20,7 @@ import type { InjectorConfig, InjectServerConfig } from '../injector/injector-co
 import type { KubeVersion } from '../injector/outcome.ts';
 import { ADMISSION_LIMITS, AdmissionServer, MAX_BODY_BYTES } from './admission-server.ts';
 import { createAdvice, Lookups } from './advice.ts';
-import { CallerNames, readClientCa } from './caller-names.ts';
+import { CallerNames } from './caller-names.ts';
 import { Events } from './events.ts';
 import { createInjectorMetrics, type InjectorMetrics } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
@@ -196,12 +197,12 @@ export class Injector {
   /** If the file is invalid, the previous CAs stay in use: without CAs, either every caller or none would be accepted. */
   async #reloadClientCa(file: string): Promise<void> {
     const { logger } = this.#context;
-    const read = await readClientCa(file);
+    const read = await readCas(file);
     if ('problem' in read) {
       logger.warn('client_ca_reload_failed', { problem: read.problem });
       return;
     }
-    this.#clientCa = read.clientCa;
+    this.#clientCa = read;
     this.#contexts.replace(this.#toSettings(this.#pair));
     this.#server.refreshTls();
     this.#server.endConnections();

@@ -8,7 +8,6 @@ import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import { findTokenProblem } from '../../http/server/port-access.ts';
-import { findBundleProblem } from '../../http/server/tls.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import { findHeaderProblem, type SigningKey } from '../endpoints/endpoint.ts';
@@ -37,9 +36,6 @@ export async function readProviderSettings(config: ProviderConfig) {
   });
   const choice = chooseQueue(config.queue);
   checkHosts(config, report);
-  const caProblem = files.ca === undefined ? undefined : findBundleProblem(files.ca);
-  if (caProblem !== undefined) report(['egress', 'caFile'], { problem: `the file ${caProblem}`, hint: 'write the CAs in PEM' });
-  const ca = caProblem === undefined ? files.ca : undefined;
   if (files.token !== undefined) report(['token', 'secret'], findTokenProblem(files.token));
   return {
     config,
@@ -51,8 +47,8 @@ export async function readProviderSettings(config: ProviderConfig) {
     /** Undefined if its URL could not be read. */
     queue: choice.kind === 'sqlite' ? choice : files.queue && { ...choice, target: files.queue },
     cipher: toCipher(config, files.encryptionKeys, report),
-    proxy: toProxy(config, files.proxyPassword, ca, report),
-    ca,
+    proxy: toProxy(config, files.proxyPassword, files.ca, report),
+    ca: files.ca,
     /** The database of the outbox; undefined if there is none. */
     outbox: files.outbox,
     problems,

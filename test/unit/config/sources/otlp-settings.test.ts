@@ -150,9 +150,12 @@ describe('the resource', () => {
   });
 });
 
-test('CAs that cannot be read are a problem', async () => {
-  const { problems } = await read({ otlp: { url: 'https://c', caFile: '/nowhere/ca.pem' } });
+test.each([
+  ['cannot be read', '/nowhere/ca.pem', 'does not exist'],
+  ['are none', import.meta.filename, 'contains no certificate'],
+])('CAs that %s are a problem', async (_title, caFile, problem) => {
+  const { problems } = await read({ otlp: { url: 'https://c', caFile } });
   expect(problems).toEqual([
-    expect.objectContaining({ path: ['tracing', 'otlp', 'caFile'], message: '/nowhere/ca.pem does not exist' }),
+    expect.objectContaining({ path: ['tracing', 'otlp', 'caFile'], message: `${caFile} ${problem}` }),
   ]);
 });

@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { rootCertificates } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import { type PostgresUrlRead, readPostgresUrl } from '../../../../src/config/sources/provider-files.ts';
 import { Secret } from '../../../../src/core/secret.ts';
@@ -31,10 +32,11 @@ describe('reads', () => {
   });
 
   test('the files of TLS; with a CA, sslmode=require verifies it, as libpq does', async () => {
-    for (const name of ['ca', 'cert', 'key']) writeFileSync(join(folder, name), name);
+    const ca = rootCertificates[0] as string;
+    for (const [name, text] of Object.entries({ ca, cert: 'cert', key: 'key' })) writeFileSync(join(folder, name), text);
     const search = `sslmode=require&sslrootcert=${folder}/ca&sslcert=${folder}/cert&sslkey=${folder}/key`;
     expect(await read(`postgres://a:b@db/c?${search}`)).toMatchObject({
-      target: { tls: { verify: 'ca', ca: 'ca', certificate: { cert: 'cert' } } },
+      target: { tls: { verify: 'ca', ca, certificate: { cert: 'cert' } } },
       warnings: [],
     });
   });
@@ -60,6 +62,7 @@ test.each([
   ['postgres://a:b@db/c?sslmode=constructor', 'sslmode=constructor is not supported'],
   ['postgres://a:b@db/c?sslrootcert=ca.pem', 'sslrootcert is not an absolute path'],
   ['postgres://a:b@db/c?sslrootcert=/none/ca.pem', 'sslrootcert: /none/ca.pem does not exist'],
+  [`postgres://a:b@db/c?sslrootcert=${import.meta.filename}`, `sslrootcert: ${import.meta.filename} contains no certificate`],
   ['postgres://a:b@db/c?sslcert=/etc/passwd', 'only one of sslcert and sslkey is set'],
 ])('rejects %s', async (text, problem) => {
   expect(await read(text)).toMatchObject({ problem: expect.stringContaining(problem), hint: expect.any(String) });
