@@ -12,6 +12,7 @@ import { type ClaimResult, type SeenIds, StoreUnavailable } from '../state/seen-
 import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';
+import { BODY_TIMEOUT_MS } from './request.ts';
 import { ANY, checkSettings, fail, hasMethods, LABEL, oneOf, type Rules, toTime } from './settings.ts';
 import type { DedupSettings, EventStore, SecretOptions } from './types.ts';
 
@@ -19,8 +20,6 @@ const DEFAULT_LEASE_MS: Milliseconds = 60_000;
 const DEFAULT_MAX_WAIT_MS: Milliseconds = 4_000;
 /** As in the config of the gate. */
 const DEFAULT_MAX_KINDS = 8;
-/** The default of `limits.bodyTimeout` of the gate, and of Node. The app decides how long a body may take. */
-const BODY_TIMEOUT_MS: Milliseconds = 300_000;
 const MAX_WAITING = 1_000;
 /** For each call of the store: many senders wait no longer than 10 s for a response. */
 const REPLY_TIMEOUT_MS: Milliseconds = 5_000;
@@ -182,7 +181,8 @@ function toSeenIds(store: EventStore, onError: (thrown: unknown) => void): SeenI
         if (!isClaimResult(result)) throw new TypeError('claim resolved with a value that an EventStore must not return');
         // Granted after its delivery got 503, and maybe released before: it would reject the retries until the lease ends.
         if (isGivenUp && result.state === 'new') await store.release(request.key, request.token);
-        return result;
+        // Databases return a large integer as a bigint, or as text.
+        return result.state === 'in-progress' ? { ...result, remainingMs: Number(result.remainingMs) } : result;
       };
       return guard(claim).catch((thrown: unknown) => {
         isGivenUp = true;

@@ -15,6 +15,7 @@ import {
   fail,
   isListOf,
   isObject,
+  LABEL,
   oneOf,
   type Rule,
   type Rules,
@@ -72,7 +73,7 @@ const PIECE: Rule = [
 ];
 
 const SCHEME: Rules<SchemeDescription> = {
-  name: needed(TEXT),
+  name: needed(LABEL),
   from: ANY,
   signature: fields<SignatureDescription>({
     header: needed(STRING),

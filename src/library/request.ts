@@ -1,6 +1,6 @@
 /** Turns a Request, or the parts of one, into the head that the gates check. The body is read only when a gate asks for it, and bounded. */
 
-import type { EpochMilliseconds } from '../core/clock.ts';
+import { type EpochMilliseconds, type Milliseconds, systemClock } from '../core/clock.ts';
 import { HeaderFields, parseTarget } from '../core/head.ts';
 import { Refusal, refuse } from '../core/refusal.ts';
 import type { ParsedHead, RequestBody } from '../core/request.ts';
@@ -8,10 +8,14 @@ import type { RawRequest } from './types.ts';
 
 const ORIGIN = /^https?:\/\/[^/?#]*/i;
 const DIGITS = /^\d{1,15}$/;
-/** Names and values as HTTP allows them (RFC 9110 §5.1, §5.5), in latin1: other text would become other bytes. */
+/** Names and values as HTTP allows them (RFC 9110 §5.1, §5.5). */
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the first characters of latin1 are control characters
+const LATIN1 = /^[\0-\xff]*$/;
 const METHOD = /^[A-Z]{1,32}$/;
+/** For a whole body: the default of `limits.bodyTimeout` of the gate, and of Node, which has none over HTTP/2. */
+export const BODY_TIMEOUT_MS: Milliseconds = 300_000;
 
 /** The head of a request, or why it cannot be one. */
 export function toHead(given: Request | RawRequest, now: EpochMilliseconds, requestId: string): ParsedHead | Refusal {
@@ -45,10 +49,16 @@ function toTargetText(url: string): string {
 }
 
 function toFields(headers: RawRequest['headers']): (readonly [string, string])[] {
-  if (Symbol.iterator in headers) return [...headers].map(([name, value]) => [String(name), String(value)]);
+  if (Symbol.iterator in headers) return [...headers].map(([name, value]) => [String(name), toValue(value)]);
   return Object.entries(headers).flatMap(([name, value]) =>
-    (typeof value === 'string' ? [value] : (value ?? [])).map((each) => [name, String(each)] as const),
+    (typeof value === 'string' ? [value] : (value ?? [])).map((each) => [name, toValue(each)] as const),
   );
+}
+
+/** Some platforms decode values as UTF-8. The gates know bytes, in latin1. */
+function toValue(value: unknown): string {
+  const text = String(value);
+  return LATIN1.test(text) ? text : Buffer.from(text).toString('latin1');
 }
 
 function toBody(given: Request | RawRequest, headers: HeaderFields): LibraryBody | Refusal {
@@ -189,23 +199,36 @@ class LibraryBody implements RequestBody {
     if (source instanceof TypeError) throw source;
     if (Buffer.isBuffer(source)) return source.length > maxBytes ? TOO_LARGE : source;
     const reader = toReader(source);
-    // One growing buffer: an array of chunks takes 200 bytes for each of them, and a client may send chunks of one byte.
-    const buffer = new ArrayBuffer(0, { maxByteLength: maxBytes });
-    const bytes = new Uint8Array(buffer);
-    while (true) {
-      const next = await reader.read().catch(() => undefined);
-      if (next === undefined) return cutOff('the body was cut off');
-      if (next.done) return Buffer.from(bytes);
-      const chunk = toBytes(next.value);
-      if (chunk instanceof TypeError) throw chunk;
-      const at = bytes.length;
-      if (at + chunk.length > maxBytes) {
-        await reader.cancel().catch(() => undefined);
-        return TOO_LARGE;
-      }
-      buffer.resize(at + chunk.length);
-      bytes.set(chunk, at);
+    const late = Promise.withResolvers<Refusal>();
+    const stop = systemClock.after(BODY_TIMEOUT_MS, () => {
+      late.resolve(cutOff('the body took more than 5 minutes'));
+      reader.cancel().catch(() => undefined);
+    });
+    try {
+      return await Promise.race([readAll(reader, maxBytes), late.promise]);
+    } finally {
+      stop();
     }
+  }
+}
+
+async function readAll(reader: Reader, maxBytes: number): Promise<Buffer | Refusal> {
+  // One growing buffer: an array of chunks takes 200 bytes for each of them, and a client may send chunks of one byte.
+  const buffer = new ArrayBuffer(0, { maxByteLength: maxBytes });
+  const bytes = new Uint8Array(buffer);
+  while (true) {
+    const next = await reader.read().catch(() => undefined);
+    if (next === undefined) return cutOff('the body was cut off');
+    if (next.done) return Buffer.from(bytes);
+    const chunk = toBytes(next.value);
+    if (chunk instanceof TypeError) throw chunk;
+    const at = bytes.length;
+    if (at + chunk.length > maxBytes) {
+      await reader.cancel().catch(() => undefined);
+      return TOO_LARGE;
+    }
+    buffer.resize(at + chunk.length);
+    bytes.set(chunk, at);
   }
 }
 

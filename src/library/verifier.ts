@@ -77,7 +77,6 @@ export function createVerifier(options: VerifierOptions): Verifier {
     prepared ??= prepareRoute(options);
     return prepared;
   };
-  const report = (thrown: unknown): void => options.onStoreError?.(thrown);
   const verify = async (request: Request | RawRequest): Promise<VerifyResult> => {
     const ready = await prepare();
     return check(ready, request, ready.now());
@@ -87,25 +86,39 @@ export function createVerifier(options: VerifierOptions): Verifier {
     verify,
     async handle(request, handler) {
       const result = await verify(request);
+      const { onStoreError, onRejected } = toCallbacks(options);
       if (!result.ok) {
         const { response: rejection, ...rejected } = result;
-        // The sender gets the response also if this throws.
-        Promise.resolve(rejected)
-          .then(options.onRejected)
-          .catch(() => undefined);
+        onRejected(rejected);
         return rejection;
       }
       let response: Response;
       try {
         response = toResponse(await handler(result));
       } catch (thrown) {
-        await result.release().catch(report);
+        await result.release().catch(onStoreError);
         throw thrown;
       }
       const { settle } = result as SettleableDelivery;
-      await settle(response.status).catch(report);
+      await settle(response.status).catch(onStoreError);
       return response;
     },
+  };
+}
+
+/** The callbacks of the app. Nothing waits for one, and an error of it changes nothing: the sender gets its response in any case. */
+function toCallbacks({ onStoreError, onRejected, handshake }: VerifierOptions) {
+  const toCallback =
+    <Value>(callback: ((value: Value) => unknown) | undefined) =>
+    (value: Value): void => {
+      // An async callback rejects, which would end a process of Node.
+      (async () => callback?.(value))().catch(() => undefined);
+    };
+  const { onOfferedToken } = typeof handshake === 'object' ? handshake : {};
+  return {
+    onStoreError: toCallback(onStoreError),
+    onRejected: toCallback(onRejected),
+    onOfferedToken: toCallback(onOfferedToken),
   };
 }
 
@@ -246,7 +259,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   const handshake = await prepareHandshake(scheme, options, warn);
   const { dedup } = options;
   const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance ?? description.tolerance);
-  const reports = { warn, onError: (thrown: unknown) => options.onStoreError?.(thrown) };
+  const reports = { warn, onError: toCallbacks(options).onStoreError };
   const claims =
     dedup === undefined
       ? undefined
@@ -413,9 +426,7 @@ function buildGates({ scheme, ring, handshake, tolerance, methods }: Compiled, o
     onKeyUsed: () => undefined,
   });
   const { open, openBody, signed } = handshake;
-  const offer = (token: Secret): void => {
-    if (typeof options.handshake === 'object') options.handshake.onOfferedToken?.(token.expose().toString('utf8'));
-  };
+  const offer = (token: Secret): void => toCallbacks(options).onOfferedToken(token.expose().toString('utf8'));
   return {
     handshake:
       open === undefined && openBody === undefined

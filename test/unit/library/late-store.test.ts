@@ -1,7 +1,14 @@
 /** A store of an app that replies late or never, in a worker whose time a test moves. */
 import { createHmac } from 'node:crypto';
-import { beforeAll, beforeEach, expect, test } from 'vitest';
-import type { DedupSettings, EventStore, RawRequest, StoreClaimResult, Verifier } from '../../../src/library/types.ts';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type {
+  DedupSettings,
+  EventStore,
+  RawRequest,
+  StoreClaimResult,
+  Verifier,
+  VerifierOptions,
+} from '../../../src/library/types.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { type LibraryModule, loadInWorker } from '../../support/library.ts';
 
@@ -36,13 +43,14 @@ const store: EventStore = {
   release: () => call<boolean>('release'),
 };
 
-function open(settings: Partial<DedupSettings> = {}): Verifier {
+function open(settings: Partial<DedupSettings> = {}, callbacks: Partial<VerifierOptions> = {}): Verifier {
   return worker.createVerifier({
     scheme: 'standard-webhooks',
     secrets: [`whsec_${KEY}`],
     dedup: { store, ...settings },
     now: () => SENT_AT * 1_000,
     onStoreError: (error) => errors.push(String(error)),
+    ...callbacks,
   });
 }
 
@@ -140,4 +148,65 @@ test('throws the error of the handler if the release gets no reply, and reports 
   await clock.advance(5_000);
   await thrown;
   expect(errors).toEqual([NO_REPLY]);
+});
+
+describe.each([
+  [
+    'throws',
+    (): void => {
+      throw new Error('no log');
+    },
+  ],
+  ['rejects', () => Promise.reject(new Error('no log'))],
+  ['never resolves', () => new Promise<void>(() => undefined)],
+])('an onStoreError that %s changes nothing', (_title, onStoreError) => {
+  test('while claims fail', async () => {
+    const response = open({}, { onStoreError }).handle(sign(), () => expect.unreachable());
+    (await untilCall('claim')).reject(new Error('down'));
+    expect((await response).status).toBe(503);
+    (await untilCall('release')).resolve(false);
+  });
+
+  test('after the event was handled, or was not', async () => {
+    const handled = open({}, { onStoreError }).handle(sign(), () => new Response('handled'));
+    (await untilCall('claim')).resolve(NEW);
+    (await untilCall('confirm')).reject(new Error('down'));
+    expect(await (await handled).text()).toBe('handled');
+    const failed = open({}, { onStoreError }).handle(sign(), () => Promise.reject(new Error('no database')));
+    const thrown = expect(failed).rejects.toThrow('no database');
+    (await untilCall('claim')).resolve(NEW);
+    (await untilCall('release')).reject(new Error('down'));
+    await thrown;
+  });
+});
+
+test('a body that arrives byte by byte is given up after five minutes, whatever its stream does then', async () => {
+  let reads = 0;
+  // As HTTP/2 servers of Node hand it out: nothing ends it.
+  const body = {
+    async *[Symbol.asyncIterator]() {
+      for (;;) {
+        reads++;
+        await new Promise<void>((resolve) => clock.after(1_000, resolve));
+        yield Buffer.from('x');
+      }
+    },
+  };
+  const result = open().verify({ ...sign(), body: body as unknown as AsyncIterable<Uint8Array> });
+  for (let second = 0; second < 301; second++) {
+    await clock.advance(1_000);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(await result).toMatchObject({ ok: false, status: 408, reason: 'body_aborted' });
+  const before = reads;
+  await clock.advance(2_000);
+  expect(reads).toBeLessThanOrEqual(before + 1);
+  expect(clock.timers).toBe(0);
+});
+
+test.each([60_000n, '60000'])('a store may return remainingMs as %o', async (remainingMs) => {
+  const response = open({ inProgress: 'reject' }).handle(sign(), () => expect.unreachable());
+  (await untilCall('claim')).resolve({ state: 'in-progress', remainingMs, fingerprint: 'x' });
+  expect((await response).status).not.toBe(500);
+  expect(errors).toEqual([]);
 });
