@@ -75,8 +75,8 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, version: '15' })).toEqual({ state: 'stale' });
     });
 
-    test('distinguishes versions of a thousand digits by the last digit', async () => {
-      const long = '7'.repeat(1_000);
+    test('distinguishes long versions by the last digit', async () => {
+      const long = '7'.repeat(63);
       const first = request({ version: `${long}5` });
       await store.enter(first);
       await store.leave({ ...first, handled: handled(`${long}5`) });

@@ -134,7 +134,15 @@ function checkTrust({ description, scheme, tolerance }: WebhookConfig, path: Pat
   return [warning(path, message, 'unsignedId: check, unless the app recognizes repeats by the body')];
 }
 
-function* checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Iterable<Problem> {
+/** Without a parameter, or with. Other media types may be used for JSON. */
+const NOT_JSON = /^(?:application\/x-www-form-urlencoded|multipart\/|[^;]+[/+]xml)/;
+
+function* checkOrder(order: OrderConfig, webhook: WebhookConfig, path: Path): Iterable<Problem> {
+  const { description, scheme, dedup, contentTypes } = webhook;
+  if (description.contentField === undefined && contentTypes.every((each) => NOT_JSON.test(each)))
+    yield error(path, `deliveries of ${scheme} are not JSON, so none has a resource and a version`, 'remove order');
+  if (webhook.allowContentEncoding)
+    yield warning(path, 'with allowContentEncoding, the app may get events with an encoding, and those pass without ordering');
   for (const setting of ['key', 'version'] as const) {
     if (order.onStale === 'forward' || coversValue(description, order[setting].text)) continue;
     yield error(
@@ -158,6 +166,12 @@ function* checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig,
       'retention: 3d',
     );
   }
+  if (dedup !== 'off' && dedup.onStoreError !== onStoreError)
+    yield error(
+      [...path, 'onStoreError'],
+      `dedup.onStoreError is ${dedup.onStoreError}: while the store is down, an event needs both, so it is rejected`,
+      'set both to the same value',
+    );
   if (onStoreError === 'forward')
     yield warning(
       [...path, 'onStoreError'],

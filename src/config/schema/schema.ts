@@ -9,7 +9,18 @@ import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity, textSource } from './key-schema.ts';
 import { limits, workers } from './limits-schema.ts';
 import { provider } from './provider-schema.ts';
-import { addressRange, count, duration, filePath, listenAddress, nat64Prefixes, scalar, size, timeLimit, upstream } from './scalars.ts';
+import {
+  addressRange,
+  count,
+  duration,
+  filePath,
+  listenAddress,
+  nat64Prefixes,
+  scalar,
+  size,
+  timeLimit,
+  upstream,
+} from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls, portTls } from './tls-schema.ts';
 import { webhook } from './webhook-schema.ts';

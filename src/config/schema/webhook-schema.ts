@@ -102,7 +102,7 @@ const storeBody = z.strictObject({
 const order = z.strictObject({
   key: jsonPath().describe('JSON path of the resource that the event belongs to; its value must be a string or a number.'),
   version: jsonPath().describe(
-    "JSON path of the resource's version: a number, a string of up to 4,096 digits, or a time (RFC 3339). Events without key or version are forwarded without ordering.",
+    "JSON path of the resource's version: a number, a string of up to 50 digits, or a time (RFC 3339). Events without key or version are forwarded without ordering.",
   ),
   onStale: z
     .enum(['acknowledge', 'forward'])

@@ -197,11 +197,7 @@ function readPemNow(file: string, before: string): string {
   }
 }
 
-async function readParameter(
-  parameters: URLSearchParams,
-  name: string,
-  readFile = readPem,
-): Promise<string | undefined | Fault> {
+async function readParameter(parameters: URLSearchParams, name: string, readFile = readPem): Promise<string | undefined | Fault> {
   const file = parameters.get(name);
   if (file === null) return undefined;
   if (!isAbsolute(file)) return { problem: `${name} is not an absolute path`, hint: 'write the whole path of the PEM file' };

@@ -3,7 +3,7 @@
  * grants of several gates. Settles each claim once the request has ended.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { Counts } from '../../core/collections.ts';
+import { Counts, ROUTE_TO_FREE } from '../../core/collections.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
 import { whenSettled } from '../../core/safe-events.ts';
@@ -41,6 +41,7 @@ export interface ClaimAttempt {
 
 /** The policy of a gate and its route. */
 export interface ClaimPolicy {
+  readonly route: string;
   /** While another request holds the claim. */
   readonly inProgress: 'wait' | 'reject';
   readonly maxWait: Milliseconds;
@@ -91,10 +92,11 @@ async function wait(
   policy: ClaimPolicy,
   { clock, waiters }: ClaimParts,
 ): Promise<ClaimGrant | Refusal> {
-  const { maxWait, busyReason } = policy;
+  const { route, maxWait, busyReason } = policy;
   let remaining = remainingMs;
   let tries = 0;
   const settled = await waiters.wait(attempt, {
+    route,
     clock,
     timeout: maxWait,
     poll: async () => {
@@ -140,6 +142,7 @@ function refuseForStore(
 
 /** One wait. */
 interface ClaimWait<Outcome> {
+  readonly route: string;
   readonly clock: Clock;
   readonly timeout: Milliseconds;
   /** Undefined: not yet. A rejection ends the wait, which then rejects as well. */
@@ -151,14 +154,14 @@ const MAX_PAUSE_MS = 250;
 const MAX_RETRY_AFTER_S = 10;
 
 /**
- * Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. A client, ID or resource
- * that has more of the places than are free gets no further one.
+ * Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. A client of a route, an ID
+ * or a resource that has more of the places than are free gets no further one, and neither does a route that has most of them.
  */
 export class ClaimWaiters {
   readonly #max: number;
   readonly #onFull: () => void;
   readonly #toClient: (address: string) => string | undefined;
-  /** Of clients and keys, which have other names. */
+  /** Of clients, routes and keys, which have other names. */
   readonly #places = new Counts();
   #count = 0;
 
@@ -175,17 +178,20 @@ export class ClaimWaiters {
     wait: ClaimWait<Outcome>,
   ): Promise<Outcome | 'full' | 'timeout'> {
     const name = this.#toClient(client);
-    const holders = name === undefined ? [key] : [key, `client ${name}`];
+    // Several tenants may use one provider, so a client of one route says nothing about the same address at another.
+    const holders = name === undefined ? [key] : [key, `client ${name} of ${wait.route}`];
+    const route = `route ${wait.route}`;
     const free = this.#max - this.#count;
-    if (free <= 0 || holders.some((holder) => this.#places.of(holder) > free)) {
+    const isFull = this.#places.of(route) > free * ROUTE_TO_FREE || holders.some((holder) => this.#places.of(holder) > free);
+    if (free <= 0 || isFull) {
       this.#onFull();
       return 'full';
     }
-    this.#add(holders, 1);
+    this.#add([...holders, route], 1);
     try {
       return (await pollUntil(wait)) ?? 'timeout';
     } finally {
-      this.#add(holders, -1);
+      this.#add([...holders, route], -1);
     }
   }
 

@@ -379,9 +379,9 @@ function toKindKey(route: string, contentDigest: string, slot: number): string {
   return `${route}:k${slot}:${contentDigest}`;
 }
 
-/** The key of a resource; `kind`: a digit, the kind of its versions. */
-export function toResourceKey(route: string, kind: string, name: string): string {
-  return toKey(`${route}:o${kind}`, name);
+/** The key of a resource; `sequence`: digits that say which versions can be compared. */
+export function toResourceKey(route: string, sequence: string, name: string): string {
+  return toKey(`${route}:o${sequence}`, name);
 }
 
 /** A short hash that distinguishes ids; has no spaces. */

@@ -1,4 +1,5 @@
 /** Rejects events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
+import { crc32 } from 'node:zlib';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
@@ -57,8 +58,10 @@ const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?0*\d{1,5}))?$/;
 const DIGITS = /^\d+$/;
 /** RFC 3339 §5.6; `T` and `Z` may be lower case, and a space may replace the `T`. */
 const TIME = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
-/** Versions are kept in the store, so they are bounded. */
+/** Of a name or a version, before and after the point. */
 const MAX_DIGITS = 4_096;
+/** Versions are kept in the store, which counts resources, so all take about the same memory. */
+const MAX_SORTABLE_CHARS = 64;
 const LENGTH_DIGITS = 4;
 const SECOND_DIGITS = 12;
 const SECONDS_A_DAY = 86_400;
@@ -101,9 +104,11 @@ export function createOrderGate(options: OrderOptions, parts: OrderParts): Claim
     unavailableReason: 'order_unavailable',
   };
   const shared: ClaimParts = { ...parts, onBusy: () => onEvent('busy') };
+  // A version from another place says nothing about this one: with another path in the config, a new sequence starts.
+  const paths = crc32(JSON.stringify([options.key.text, options.version.text]));
   return {
     claim(event, head) {
-      const request = toRequest(options, event.body, head.requestId);
+      const request = toRequest(options, paths, event.body, head.requestId);
       if (request !== undefined) return acquireClaim(new OrderAttempt(request, head, options, parts), policy, shared);
       onEvent('unordered');
       return NOTHING_CLAIMED;
@@ -175,21 +180,26 @@ class OrderAttempt implements ClaimAttempt {
 }
 
 /** Undefined if the content has no resource or no version. */
-function toRequest(options: OrderOptions, body: Buffer, token: string): EnterRequest | undefined {
+function toRequest(options: OrderOptions, paths: number, body: Buffer, token: string): EnterRequest | undefined {
   const [named, numbered] = readValues(body, [options.key, options.version]);
   const resource = toName(named);
   const version = toSortable(numbered);
   if (resource === undefined || version === undefined) return undefined;
   // Versions of two kinds cannot be compared, so each kind is claimed separately.
-  const key = toResourceKey(options.route, version.slice(0, 1), resource);
+  const key = toResourceKey(options.route, `${version.slice(0, 1)}${paths}`, resource);
   return { key, version, token, leaseMs: options.lease };
 }
 
 /**
  * Converts a JSON number, a string of digits, or an RFC 3339 time with any fraction to digits that sort byte by byte within their
- * kind, which is the first digit. Undefined for anything else, whose order is unknown (is 1.10 before 1.9?), and for more than 4,096 digits.
+ * kind, which is the first digit. Undefined for anything else, whose order is unknown (is 1.10 before 1.9?), and for more than 50 digits.
  */
 export function toSortable(value: unknown): string | undefined {
+  const sortable = toDigits(value);
+  return sortable === undefined || sortable.length > MAX_SORTABLE_CHARS ? undefined : sortable;
+}
+
+function toDigits(value: unknown): string | undefined {
   if (value instanceof NumberText) return toSortableNumber(value.text);
   if (typeof value === 'number' || typeof value === 'bigint') return toSortableNumber(String(value));
   if (typeof value !== 'string') return undefined;

@@ -75,6 +75,44 @@ function findProblems(over: { webhook?: object; route?: object; limits?: object;
   return problems.map(formatProblem).filter((text) => text.includes('.lease'));
 }
 
+describe('order', () => {
+  const check = (webhook: object): string[] => {
+    const keys = [{ name: 'k', secret: { file: 's' } }];
+    const route = {
+      name: 'a',
+      match: { path: '/a' },
+      upstream: 'http://127.0.0.1:1',
+      webhook: { keys, order: ORDER, ...webhook },
+    };
+    const { problems } = parseConfig('gate.yaml', stringify({ routes: [route] }), new FakeClock());
+    return problems.map(formatProblem).filter((text) => text.includes('.order'));
+  };
+
+  test.each([
+    ['forms', { scheme: 'mandrill', publicUrl: 'https://hooks.example.com' }, 'error', 'deliveries of mandrill are not JSON'],
+    ['compressed JSON', { allowContentEncoding: true }, 'warning', 'those pass without ordering'],
+    [
+      'a policy that dedup does not have',
+      { dedup: { onStoreError: 'forward' } },
+      'error',
+      'an event needs both, so it is rejected',
+    ],
+    ['its own policy alone', { order: { ...ORDER, onStoreError: 'forward' } }, 'error', 'set both to the same value'],
+  ])('does not fit %s', (_title, webhook, severity, text) => {
+    const [first = ''] = check(webhook);
+    expect(first).toContain(severity);
+    expect(first).toContain(text);
+  });
+
+  test.each([
+    ['a form that contains JSON', { scheme: 'github' }],
+    ['one policy', { dedup: 'off', order: { ...ORDER, onStoreError: 'refuse' } }],
+    ['JSON as text', { contentTypes: ['text/plain'] }],
+  ])('fits %s', (_title, webhook) => {
+    expect(check(webhook)).toEqual([]);
+  });
+});
+
 describe('the lease', () => {
   test.each([
     ['of an ID', { dedup: { lease: '1600ms', maxWait: '1s' } }, 'set more than 1600ms: timeout + connectTimeout + 100ms'],

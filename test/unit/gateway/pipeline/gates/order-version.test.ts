@@ -29,8 +29,8 @@ describe('the smaller of two numbers sorts first:', () => {
     ['9007199254740992', '9007199254740993'],
     ['9007199254740993', '9007199254740994'],
     ['18446744073709551614', '18446744073709551615'],
-    ['9'.repeat(500), `1${'0'.repeat(500)}`],
-    [`${'9'.repeat(499)}7`, `${'9'.repeat(499)}8`],
+    ['9'.repeat(49), `1${'0'.repeat(49)}`],
+    [`${'9'.repeat(49)}7`, `${'9'.repeat(49)}8`],
     ['1700000000.123456788', '1700000000.123456789'],
     ['1.5', '1.51'],
     ['1.49', '1.5'],
@@ -39,8 +39,8 @@ describe('the smaller of two numbers sorts first:', () => {
     ['1e2', '101'],
     ['99.9', '1E2'],
     ['1e-3', '2e-3'],
-    ['1e-300', '1e-299'],
-    ['1e300', '2e300'],
+    ['1e-30', '1e-29'],
+    ['1e30', '2e30'],
     ['-1', '0'],
     ['-10', '-9'],
     ['-0.51', '-0.5'],
@@ -136,8 +136,9 @@ describe('a value without a known order is not a version:', () => {
     ['Sat, 21 Nov 2026 10:00:00 GMT'],
     [new NumberText('1e99999')],
     [new NumberText('1e-99999')],
-    ['9'.repeat(5_000)],
-    [`2026-11-21T10:00:00.${'1'.repeat(5_000)}Z`],
+    ['9'.repeat(65)],
+    [new NumberText(`-0.${'1'.repeat(30)}`)],
+    [`2026-11-21T10:00:00.${'1'.repeat(65)}Z`],
   ])('%j', (value) => {
     expect(toSortable(value)).toBeUndefined();
   });
@@ -161,7 +162,7 @@ describe('the order is correct for any two', () => {
   });
 
   test('doubles, as JSON writes them', () => {
-    const double = fc.double({ noNaN: true, noDefaultInfinity: true });
+    const double = fc.tuple(fc.maxSafeInteger(), fc.nat(10)).map(([whole, decimals]) => whole / 10 ** decimals);
     fc.assert(
       fc.property(double, double, (a, b) => {
         expect(compare(json(JSON.stringify(a)), json(JSON.stringify(b)))).toBe(a < b ? -1 : a > b ? 1 : 0);
