@@ -114,10 +114,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     get tunnels() {
       return egress.tunnels;
     },
-    destroy() {
-      server.destroy();
-      egress.destroy();
-    },
+    destroy: () => server.destroy(),
   };
 }
 

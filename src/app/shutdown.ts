@@ -74,8 +74,8 @@ export async function drain(parts: {
   await provider?.stop(Math.max(0, Math.min(API_DRAIN_MS, endsAt - clock.monotonic())));
   listen.destroy();
   proxy?.destroy();
-  // The tunnels that were cut must still be recorded.
-  await within(clock, RECORD_TIMEOUT_MS, Promise.all([proxy?.idle()]));
+  // What was cut must still be recorded: tunnels and upgraded connections, whose records are written at their end.
+  await within(clock, RECORD_TIMEOUT_MS, Promise.all([requests.idle(), proxy?.idle()]));
   await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_TIMEOUT_MS)]);
   return isFinished;
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import { connect } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { readPair } from '../support/certificates.ts';
 import { useApp, useAuthority, useEcho, useServer } from '../support/fixtures.ts';
@@ -230,9 +231,10 @@ describe('CONNECT', () => {
     expect(text).toBe('HTTP/1.1 200 Connection established\r\n\r\nearly bytes');
   });
 
-  test('passes on the end of each side separately', async () => {
-    await start();
-    const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true });
+  test.each(['', 'over TLS '])('passes on the end of each side %sseparately', async (isTls) => {
+    await start(isTls === '' ? {} : { requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } });
+    const plain = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true });
+    const socket = isTls === '' ? plain : connectTls({ socket: plain, rejectUnauthorized: false });
     socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
     await new Promise((resolve) => socket.once('data', resolve));
     socket.end('last words');

@@ -25,7 +25,7 @@ beforeEach(() => {
   answer = NOT_HERE;
   return start();
 });
-async function start(own?: FakeClock): Promise<void> {
+async function start(own?: FakeClock, shutdown = {}): Promise<void> {
   clock = own;
   const upstream = `http://127.0.0.1:${app.port}`;
   const route = { upstream, timeout: '1s', idleTimeout: '1s' };
@@ -43,6 +43,7 @@ async function start(own?: FakeClock): Promise<void> {
         { ...route, name: 'hook', match: { path: '/hook' }, webhook: { keys: [{ name: 'k', secret: { file: 'secret' } }] } },
       ],
       limits: { maxInFlight: 1, maxQueued: 0 },
+      shutdown,
     },
     clock,
     { users: makeEntry('Aladdin', 'open sesame') },
@@ -101,6 +102,18 @@ describe('a WebSocket', () => {
       expect(String(await next(socket))).toBe('x');
       socket.terminate();
     }
+  });
+
+  test('that is open when the gate stops is closed after the drain time, and recorded', async () => {
+    await stop();
+    await start(new FakeClock(), { grace: '0ms', drain: '500ms' });
+    const socket = await opened();
+    const ended = closed(socket);
+    const stopped = gate.stop();
+    await clock?.advance(500);
+    expect(await stopped).toBe(false);
+    await ended;
+    expect(gate.log().filter(({ msg }) => msg === 'request')).toEqual([expect.objectContaining({ status: 101, route: 'open' })]);
   });
 
   test('ends on both sides when either dies', async () => {

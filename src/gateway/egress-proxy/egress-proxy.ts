@@ -29,7 +29,7 @@ const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
 /** The way to the destinations. */
 export class EgressProxy {
   readonly #parts;
-  /** The client side of each tunnel; destroying it closes the other side too. */
+  /** The client side of each tunnel. */
   readonly #tunnels = new Set<UpgradeRequest>();
 
   constructor(parts: {
@@ -52,10 +52,6 @@ export class EgressProxy {
     return this.#tunnels.size;
   }
 
-  /** Closes all tunnels. */
-  destroy(): void {
-    for (const client of this.#tunnels) client.destroy();
-  }
 
   /** Passes on an admitted request. */
   async pass(admitted: Admitted, response: ClientResponse, trace: RequestTrace | undefined): Promise<Passed> {

@@ -135,10 +135,11 @@ export class ProxyServer {
     this.#server.closeIdleConnections();
   }
 
-  /** Destroys the connections that node:http knows; the pipeline closes tunnels. */
+  /** Destroys all connections, also those of tunnels. */
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
+    this.#requests.destroyReleased();
     this.#clients.close();
     this.#certificates?.close();
   }

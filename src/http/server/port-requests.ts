@@ -90,6 +90,7 @@ export class PortRequests {
   readonly #maxLargeHeads = getHeapStatistics().heap_size_limit * TURN_SHARE;
   /** Only of open connections on which a request has ever waited. */
   readonly #queues = new Map<Socket, RequestQueue>();
+  readonly #released = new Set<Socket>();
 
   constructor(parts: {
     readonly errors: ClientErrors;
@@ -117,11 +118,20 @@ export class PortRequests {
       );
   }
 
+  /** Destroys the connections that node:http released: it no longer knows them. */
+  destroyReleased(): void {
+    for (const socket of this.#released) socket.destroy();
+  }
+
   #onReleased(request: IncomingMessage, socket: Socket, early: Buffer): void {
     const { errors, bodies } = this.#parts;
     const { length } = early;
     bodies.onBytes(length);
-    onceEvent(socket, 'close', () => bodies.onGarbage(length));
+    this.#released.add(socket);
+    onceEvent(socket, 'close', () => {
+      this.#released.delete(socket);
+      bodies.onGarbage(length);
+    });
     onEvent(socket, 'error', () => socket.destroy());
     // A response now would precede the pending ones, and be taken for one of them; or be sent into the tunnel.
     if (errors.findPending(socket) !== undefined) socket.destroy();

@@ -225,6 +225,7 @@ export class ListenServer {
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
+    this.#requests.destroyReleased();
     this.#http2.destroy();
     this.#clients.close();
     this.#certificates?.close();

@@ -40,6 +40,8 @@ export class ReleasedConnection {
     this.#socket = socket;
     this.#early = early;
     this.#bodies = bodies;
+    // As node:http sets it for its own connections, but not node:https: one side may end while the other still sends.
+    socket.allowHalfOpen = true;
     this.response = new ServerResponse(request);
     this.response.assignSocket(socket);
     this.response.shouldKeepAlive = false;
