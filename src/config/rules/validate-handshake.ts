@@ -19,7 +19,6 @@ export function* checkHandshake({ handshake, description, allowQuery }: Handshak
   const { type, verifyToken } = handshake;
   const { token, mac, hasOrigins, hasPublicKey, parameter } = HANDSHAKES[type];
   yield* checkUnused(handshake, path);
-  yield* checkTokenSigning(type, description, path);
   if (token === 'needed' && verifyToken === undefined) {
     const url =
       parameter === undefined ? '' : `, and append ?${handshake.parameter}=<token> to the URL that you configure at the sender`;
@@ -37,21 +36,27 @@ export function* checkHandshake({ handshake, description, allowQuery }: Handshak
   const hasAlgorithm = description.signature?.forms.some(({ algorithm }) => algorithm === mac) === true;
   if (mac !== undefined && !hasAlgorithm)
     yield error(path, `${type} requires an ${MACS[mac]} with the route's key, but ${description.name} does not use one`);
+  else yield* checkTokenSigning(type, description, path);
   if (parameter !== undefined && verifyToken !== undefined && allowQuery)
     yield warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery');
 }
 
 /** That a caller gets any token signed is safe only if deliveries sign a plain body, which cannot be mistaken for a token. */
-function* checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Iterable<Problem> {
+function* checkTokenSigning(type: HandshakeName, description: SchemeDescription, path: Path): Iterable<Problem> {
   const { signsAnyToken } = HANDSHAKES[type];
   if (signsAnyToken === undefined) return;
   const [wording, hint, isSafe] = FORMS[signsAnyToken];
-  if (!signed.every(isSafe))
+  if (!signsRawBody(description, isSafe))
     yield error(
       [...path, 'type'],
       `the handshake of ${TITLES[type] ?? type} signs any token with the key, so the scheme must sign ${wording}`,
-      hint,
+      `${hint}, without jwt and contentField`,
     );
+}
+
+/** The handshake compares the raw body with a token, so deliveries must sign it, not a decoded field or the text of a JSON Web Token. */
+function signsRawBody({ signed, jwt, contentField }: SchemeDescription, isSafe: (piece: Piece) => boolean): boolean {
+  return jwt === undefined && contentField === undefined && signed.every(isSafe) && !signed.every(isText);
 }
 
 const MACS = { 'hmac-sha1': 'HMAC-SHA1', 'hmac-sha256': 'HMAC-SHA256' } as const;
@@ -60,11 +65,11 @@ const TITLES: Readonly<Record<string, string>> = { x: 'X', linkedin: 'LinkedIn',
 type TokenWording = readonly [wording: string, hint: string, isSafe: (piece: Piece) => boolean];
 
 const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenWording>> = {
-  body: ['the body alone', 'signed: [body]', (piece) => piece === 'body'],
+  body: ['the raw body alone', 'signed: [body]', (piece) => piece === 'body'],
   'text-and-body': [
-    'the body, alone or after fixed text',
+    'the raw body, alone or after fixed text',
     'signed: [{ text: "hmacsha256=" }, body]',
-    (piece) => piece === 'body' || (typeof piece === 'object' && 'text' in piece),
+    (piece) => piece === 'body' || isText(piece),
   ],
   payload: [
     'the form field bt_payload alone',
@@ -72,6 +77,10 @@ const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenWording>
     (piece) => isFieldPiece(piece) && 'form' in piece && piece.form === 'bt_payload' && piece.path === undefined,
   ],
 };
+
+function isText(piece: Piece): boolean {
+  return typeof piece === 'object' && 'text' in piece;
+}
 
 /** A setting that this type ignores would suggest a check that never happens. */
 function checkUnused(handshake: CheckedHandshake, path: Path): Problem[] {

@@ -312,6 +312,33 @@ describe('is rejected, with the place and a fix', () => {
   });
 });
 
+describe('a handshake that signs any token is rejected for', () => {
+  const jwt = {
+    signature: { header: 'Authorization', encoding: 'jwt', forms: [{ prefix: 'Bearer ', algorithm: 'hmac-sha256' }] },
+  };
+  const type = (name: string): object => ({ handshake: { type: name } });
+  const TEXT_ALONE = { signed: [{ text: 'abc' }], unsignedBody: true, id: { json: '$.id' } };
+  test.each([
+    ['tokens', { ...custom({ ...jwt, jwt: { requiresExpiry: true } }), ...type('x') }, 'the raw body alone'],
+    [
+      'tokens with a digest',
+      { ...custom({ ...jwt, jwt: { bodyHash: { claim: 'h' } } }), ...type('linkedin') },
+      'the raw body, al',
+    ],
+    ['tokens of a sender', { scheme: 'vonage', ...type('x') }, 'the raw body alone'],
+    ['a decoded field', { ...custom({ contentField: 'payload' }), ...type('x') }, 'the raw body alone'],
+    ['a decoded field of a sender', { scheme: 'gitea', ...type('linkedin') }, 'the raw body, alone or after fixed text'],
+    ['a fixed text', { ...custom(TEXT_ALONE), ...type('linkedin') }, 'the raw body, alone or after fixed text'],
+  ])('%s', (_title, webhook, wording) => {
+    expect(toProblems(webhook)).toContain(`signs any token with the key, so the scheme must sign ${wording}`);
+  });
+
+  test('but not for the raw body', () => {
+    expect(toProblems({ ...custom({}), ...type('x') })).toBe('');
+    expect(toProblems({ ...custom({ signed: [{ text: 'a=' }, 'body'] }), ...type('linkedin') })).toBe('');
+  });
+});
+
 test('a method without content that the sender does not use is a warning', () => {
   const route = { name: 'r', match: { path: '/hook', methods: ['GET', 'POST'] }, upstream: 'http://127.0.0.1:3000' };
   const webhook = { scheme: 'github', keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
