@@ -265,10 +265,10 @@ function toVersionHint(text: string, prefix: string): string {
 /** The HMACs that handshakes require. */
 export type HandshakeMac = 'hmac-sha1' | 'hmac-sha256';
 
-/** HMAC of ASCII text; undefined without a key, and for one of another algorithm. */
+/** HMAC of ASCII text; undefined without a secret. `check` accepts only schemes with this algorithm, perhaps beside others. */
 export function toMac(key: VerifyKey | undefined, text: string, algorithm: HandshakeMac = 'hmac-sha256'): Buffer | undefined {
   const material = key?.material;
-  if (!(material instanceof Material) || material.algorithm !== algorithm) return undefined;
+  if (!(material instanceof Material) || material.key.type !== 'secret') return undefined;
   return ALGORITHMS[algorithm].sign(material.key, [text]);
 }
 

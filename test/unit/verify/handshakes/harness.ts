@@ -36,8 +36,7 @@ export interface Case extends Partial<HandshakeOptions> {
 }
 
 /** The keys of a test's route, by their secrets. */
-export function toKeys(secrets: readonly string[]): VerifyKey[] {
-  const scheme = compileScheme(CONTENT_SIGNED);
+export function toKeys(secrets: readonly string[], scheme = compileScheme(CONTENT_SIGNED)): VerifyKey[] {
   return secrets.map((text, index) => {
     const parsed = scheme.parseKey(`key-${index}`, new Secret(Buffer.from(text)), undefined);
     if ('problem' in parsed) throw new Error(parsed.problem);
@@ -59,7 +58,7 @@ function toOptions(type: HandshakeName, over: Case): HandshakeOptions {
     allowedRate: over.allowedRate,
     allowQuery: over.allowQuery ?? false,
     publicKey: over.publicKey,
-    scheme: compileScheme(CONTENT_SIGNED),
+    scheme: over.scheme ?? compileScheme(CONTENT_SIGNED),
   };
 }
 
@@ -69,7 +68,7 @@ export function ask(type: HandshakeName, over: Case = {}): Refusal | undefined {
   const token = options.hasToken && over.isTokenGone !== true ? new Secret(Buffer.from(TOKEN)) : undefined;
   return compileHandshake(options).open?.(
     { method: over.method ?? 'GET', query: over.query, headers: new HeaderFields(over.headers ?? []) },
-    { keys: type === 'braintree' ? (over.keys ?? [KEY]).map(toBraintreeKey) : toKeys(over.keys ?? [KEY]), token },
+    { keys: type === 'braintree' ? (over.keys ?? [KEY]).map(toBraintreeKey) : toKeys(over.keys ?? [KEY], options.scheme), token },
   );
 }
 

@@ -1,8 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { HandshakeName } from '../../../../src/verify/schemes/description.ts';
 import { fc } from '../../../support/property.ts';
-import { ask, type Case, KEY, TOKEN, toText } from './harness.ts';
+import { ask, type Case, CONTENT_SIGNED, KEY, TOKEN, toText } from './harness.ts';
 
 const ENCODED = encodeURIComponent(TOKEN);
 const macOf = (text: string, key = KEY): string => createHmac('sha256', key).update(text).digest('base64');
@@ -108,6 +109,13 @@ describe('X', () => {
     ['a crc_token in another name', { query: 'my_crc_token=a' }, 'the query must consist of crc_token and nonce, each once'],
   ])('is rejected with %s', (_title, given, detail) => {
     expect(toText(ask('x', given))).toBe(`handshake_refused: ${detail}`);
+  });
+
+  test('gets it with a key of several algorithms', () => {
+    const forms = (['hmac-sha1', 'hmac-sha256'] as const).map((algorithm) => ({ prefix: `${algorithm}=`, algorithm }));
+    const signature = { header: 'X-Signature', encoding: 'base64', forms } as const;
+    const scheme = compileScheme({ ...CONTENT_SIGNED, signature });
+    expect(toText(ask('x', { query, scheme }))).toBe(toAnswer(TOKEN_TEXT));
   });
 
   test('gets 503 while no key is usable', () => {
