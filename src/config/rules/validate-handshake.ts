@@ -1,8 +1,8 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
 
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
-import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
-import { isFieldPiece } from '../../verify/schemes/coverage.ts';
+import { HANDSHAKES, hasTokenInUrl } from '../../verify/handshakes/catalogue.ts';
+import { coversQueryOf, isFieldPiece, readsQuery } from '../../verify/schemes/coverage.ts';
 import type { HandshakeName, Piece, SchemeDescription } from '../../verify/schemes/description.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 
@@ -11,10 +11,13 @@ type CheckedHandshake = Omit<HandshakeConfig, 'verifyToken'> & { readonly verify
 
 interface HandshakeSection extends Pick<WebhookConfig, 'description' | 'allowQuery'> {
   readonly handshake?: CheckedHandshake | undefined;
+  /** The methods that the route lists. */
+  readonly methods?: readonly string[] | undefined;
 }
 
 /** Everything wrong or weak in it. */
-export function* checkHandshake({ handshake, description, allowQuery }: HandshakeSection, path: Path): Iterable<Problem> {
+export function* checkHandshake(section: HandshakeSection, path: Path): Iterable<Problem> {
+  const { handshake, description } = section;
   if (handshake === undefined) return;
   const { type, verifyToken } = handshake;
   const { token, mac, hasOrigins, hasPublicKey, parameter } = HANDSHAKES[type];
@@ -37,8 +40,16 @@ export function* checkHandshake({ handshake, description, allowQuery }: Handshak
   if (mac !== undefined && !hasAlgorithm)
     yield error(path, `${type} requires an ${MACS[mac]} with the route's key, but ${description.name} does not use one`);
   else yield* checkTokenSigning(type, description, path);
-  if (parameter !== undefined && verifyToken !== undefined && allowQuery)
-    yield warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery');
+  if (hasTokenInUrl(handshake)) yield* checkQuery(section, path);
+}
+
+/** Deliveries have the token of the URL in their query too. */
+function checkQuery({ description, allowQuery, methods = [] }: HandshakeSection, path: Path): Problem[] {
+  if (allowQuery)
+    return [warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery')];
+  if (!readsQuery(description) && !methods.some((method) => coversQueryOf(description, method))) return [];
+  const message = `deliveries of ${description.name} have parameters in the query, which could then only be the token`;
+  return [error([...path, 'verifyToken'], message, 'remove verifyToken')];
 }
 
 /** That a caller gets any token signed is safe only if deliveries sign a plain body, which cannot be mistaken for a token. */

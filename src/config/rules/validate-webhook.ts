@@ -43,7 +43,7 @@ const MAX_USUAL_TOLERANCE_MS: Milliseconds = 3_600_000;
 export function* checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Iterable<Problem> {
   yield* checkScheme(webhook, route, path);
   yield* checkKeys(webhook, [...path, 'keys'], now);
-  yield* checkHandshake(webhook, [...path, 'handshake']);
+  yield* checkHandshake({ ...webhook, methods: route.match.methods }, [...path, 'handshake']);
   yield* checkContent(webhook, route, path, [...path.slice(0, -1), 'match']);
   if (webhook.dedup === 'off') {
     yield warning(

@@ -199,6 +199,7 @@ const custom = (fields: object): object => ({
   scheme: 'custom',
   custom: { signature: { header: 'X-S' }, signed: ['body'], ...fields },
 });
+const inUrl = (type = 'okta'): object => ({ handshake: { type, verifyToken: { env: 'T' } } });
 const publicUrl = 'https://hooks.example.com';
 
 describe('is accepted', () => {
@@ -210,6 +211,9 @@ describe('is accepted', () => {
     ['a scheme that signs an empty body by DELETE', custom({}), { methods: ['POST', 'DELETE'] }],
     ['another method of a sender that is not known', custom({}), { methods: ['PUT'] }],
     ['the method of a handshake', { scheme: 'meta', handshake: { verifyToken: { env: 'T' } } }, { methods: ['GET', 'POST'] }],
+    ['the token of a handshake in a query that is signed', { scheme: 'mandrill', publicUrl, ...inUrl('trello') }, {}],
+    ['the token of a handshake in any query', { ...custom({ signature: { query: 'sig' } }), ...inUrl(), allowQuery: true }, {}],
+    ['the token of a handshake, without GET', { scheme: 'vonage', ...inUrl() }, {}],
     ['the absence of a header that deliveries do not need', { scheme: 'github' }, { withoutHeaders: ['x-github-delivery'] }],
     [
       'no Content-Type if the body may be empty',
@@ -310,6 +314,16 @@ describe('is rejected, with the place and a fix', () => {
   ])('%s', (_title, webhook, match, expected) => {
     expect(toProblems(webhook, match)).toMatch(expected);
   });
+});
+
+test.each<[string, object, object]>([
+  ['a signature', custom({ signature: { query: 'sig' } }), {}],
+  ['an ID', custom({ id: { query: 'eid' }, signed: ['id', 'body'], separator: '.' }), {}],
+  ['all that a GET says', { scheme: 'vonage' }, { methods: ['GET', 'POST'] }],
+])('the token of a handshake is rejected beside %s in the query', (_title, webhook, match) => {
+  expect(toProblems({ ...webhook, ...inUrl() }, match)).toMatch(
+    /handshake\.verifyToken: deliveries .* have parameters in the query, .*\n.*hint: remove verifyToken/,
+  );
 });
 
 describe('a handshake that signs any token is rejected for', () => {
