@@ -11,7 +11,7 @@ import type { IdentitySigner } from '../gateway/upstream/headers.ts';
 import type { TlsContexts } from '../http/server/tls.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
-import type { KeyRing } from '../verify/schemes/keys.ts';
+import type { KeyRing, KeySet } from '../verify/schemes/keys.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { type KeysRead, readIdentity, readKeys, toIdentityFiles, toKeyName, toSecretFiles } from './keys.ts';
@@ -114,7 +114,7 @@ async function reloadKeys(
     const { set, problems } = keys[index] as KeysRead;
     const isUnchanged = !hasChanged(toSecretFiles(route.config), changed);
     if (isUnchanged && isDeepStrictEqual(ring?.unavailable, set.unavailable)) continue;
-    unread.push(...listUnread(route.config, set.unavailable, ring?.unavailable ?? []));
+    unread.push(...listUnread(route.config, set, ring));
     ring?.replace(set);
     for (const { name: key, secret } of webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
@@ -126,8 +126,10 @@ async function reloadKeys(
 }
 
 /** Files that became unreadable. Maybe only now, as while the process has too many open files: they are read again. */
-function listUnread(route: RouteConfig, now: readonly string[], before: readonly string[]): string[] {
-  return now.every((name) => before.includes(name)) ? [] : toSecretFiles(route);
+function listUnread(route: RouteConfig, { unavailable, handshakeToken }: KeySet, before: KeyRing | undefined): string[] {
+  const isTokenLost = handshakeToken === undefined && before?.handshakeToken !== undefined;
+  const isLost = isTokenLost || !unavailable.every((name) => before?.unavailable.includes(name));
+  return isLost ? toSecretFiles(route) : [];
 }
 
 function reportKeys(route: RouteConfig, problems: readonly Problem[], logger: GateLogger): void {
