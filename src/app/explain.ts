@@ -68,7 +68,8 @@ function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMa
 export function listSecrets(rings: Iterable<readonly [route: string, ring: KeyRing]>): Buffer[] {
   const all = [...rings];
   const keys = all.flatMap(([route, ring]) => toCandidateKeys(route, ring)).map(({ secret }) => secret.expose());
-  return toSecretBytes([...keys, ...all.flatMap(([, { urlCredentials }]) => urlCredentials?.expose() ?? [])]);
+  const others = all.flatMap(([, { urlCredentials, handshakeToken }]) => [urlCredentials, handshakeToken]);
+  return toSecretBytes([...keys, ...others.flatMap((secret) => secret?.expose() ?? [])]);
 }
 
 /** Returns undefined if the config disables the analysis. */

@@ -99,6 +99,18 @@ test('keeps nothing by default, no valid deliveries, and none rejected for anoth
   expect(await list()).toEqual([]);
 });
 
+test('keeps no token of a handshake, whatever parameter of a signed URL contains it', async () => {
+  const token = '0123456789abcdef';
+  const handshake = { verifyToken: { file: 'token' }, parameter: 'v' };
+  const webhook = { scheme: 'mandrill', publicUrl: 'https://hooks.example.com', capture: 'failures', handshake };
+  gate = await startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, { token });
+  const headers = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Mandrill-Signature': 'AAAAAAAAAAAAAAAAAAAAAAAAAAA=' };
+  expect((await send(gate.port, { path: `/hooks/billing?v=${token}`, headers, body: 'mandrill_events=[]' })).status).toBe(401);
+  const { text } = await ask(`/captures/${(await list())[0]?.requestId}`);
+  expect(text).toContain('/redacted');
+  expect(text).not.toContain(token);
+});
+
 test('a reload that disables capture deletes the captures, and one that keeps it enabled does not', async () => {
   gate = await startGate(toSections('failures'));
   await deliver({ secret: OTHER_SECRET });
