@@ -5,6 +5,7 @@ import { LEASE_MARGIN_MS } from '../../core/event.ts';
 import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/head.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { METHODS_WITHOUT_CONTENT } from '../../core/request.ts';
+import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import {
   coversId,
   coversQuery,
@@ -317,7 +318,26 @@ function checkContent(webhook: WebhookConfig, { match }: RouteConfig, path: Path
     ...checkMethods(webhook, match.methods ?? [], [...matchPath, 'methods']),
     ...checkMediaTypes(webhook, [...path, 'contentTypes']),
     ...checkAbsence(webhook, match.withoutHeaders ?? [], [...matchPath, 'withoutHeaders']),
+    ...checkOwnHandshake(webhook, match, matchPath),
   ];
+}
+
+/** A route must also match the handshake, which is a GET or a POST without the headers of a delivery if it is not signed. */
+function* checkOwnHandshake(
+  { handshake }: WebhookConfig,
+  { methods, headers = [] }: RouteConfig['match'],
+  path: Path,
+): Iterable<Problem> {
+  if (handshake === undefined || HANDSHAKES[handshake.type].isSigned === true) return;
+  const title = `the handshake of ${handshake.type}`;
+  if (HANDSHAKES[handshake.type].method === undefined && methods?.includes('POST') === false)
+    yield error([...path, 'methods'], `${title} is a POST, which the route rejects with 405`, 'add POST; or handshake: off');
+  if (headers.length > 0)
+    yield warning(
+      [...path, 'headers'],
+      `${title} is not signed, and gets no response from this route if it comes without ${headers.join(', ')}`,
+      'use a separate path for this sender, without headers; or handshake: off if another route responds',
+    );
 }
 
 function checkMethods(

@@ -28,6 +28,8 @@ export interface HandshakeKind {
   create(options: HandshakeOptions): Handshake;
   /** The method of the handshake request, if deliveries do not use it. */
   readonly method?: 'GET' | 'HEAD' | 'OPTIONS';
+  /** The sender signs it like a delivery. */
+  readonly isSigned?: true;
   /** Whether the handshake is authenticated by a token. */
   readonly token?: 'needed' | 'optional';
   /** Default name of the query parameter that contains the token. */
@@ -47,12 +49,12 @@ const IN_URL = { token: 'optional', parameter: 'token' } as const;
 
 /** All types. */
 export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
-  slack: { create: createSlack },
-  zoom: { create: createZoom, mac: 'hmac-sha256' },
+  slack: { create: createSlack, isSigned: true },
+  zoom: { create: createZoom, isSigned: true, mac: 'hmac-sha256' },
   meta: { create: createEcho('meta'), method: 'GET', token: 'needed' },
   x: { create: createX, method: 'GET', mac: 'hmac-sha256', signsAnyToken: 'body' },
-  twitch: { create: createTwitch },
-  discord: { create: createDiscord },
+  twitch: { create: createTwitch, isSigned: true },
+  discord: { create: createDiscord, isSigned: true },
   'microsoft-graph': { create: createMicrosoftGraph, token: 'needed', parameter: 'token' },
   cloudevents: { create: createCloudEvents, method: 'OPTIONS', token: 'optional', parameter: 'access_token', hasOrigins: true },
   asana: { create: createHeaderEcho('asana'), ...IN_URL },
@@ -65,8 +67,8 @@ export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
     ...IN_URL,
   },
   dropbox: { create: createEcho('dropbox'), method: 'GET', ...IN_URL },
-  'event-grid': { create: createEventGrid },
-  front: { create: createFront },
+  'event-grid': { create: createEventGrid, isSigned: true },
+  front: { create: createFront, isSigned: true },
   linkedin: { create: createLinkedIn, method: 'GET', mac: 'hmac-sha256', signsAnyToken: 'text-and-body', ...IN_URL },
   monday: { create: createMonday, ...IN_URL },
   notion: { create: createNotion, ...IN_URL },
@@ -74,7 +76,7 @@ export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
   okta: { create: createEcho('okta'), method: 'GET', ...IN_URL },
   oura: { create: createEcho('oura'), method: 'GET', token: 'needed' },
   ringcentral: { create: createHeaderEcho('ringcentral'), ...IN_URL },
-  smartcar: { create: createSmartcar, mac: 'hmac-sha256' },
+  smartcar: { create: createSmartcar, isSigned: true, mac: 'hmac-sha256' },
   statsig: { create: createStatsig, ...IN_URL },
   strava: { create: createEcho('strava'), method: 'GET', token: 'needed' },
   trello: { create: createTrello, method: 'HEAD', ...IN_URL },

@@ -181,6 +181,10 @@ describe('the lease', () => {
 });
 
 function toProblems(webhook: object, match: object = {}): string {
+  return toAll(webhook, match, ['error']);
+}
+
+function toAll(webhook: object, match: object, severities = ['error', 'warning']): string {
   const keys = [{ name: 'k', secret: { env: 'SECRET' } }];
   const route = {
     name: 'r',
@@ -190,7 +194,7 @@ function toProblems(webhook: object, match: object = {}): string {
   };
   const { problems } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
   return problems
-    .filter(({ severity }) => severity === 'error')
+    .filter(({ severity }) => severities.includes(severity))
     .map(formatProblem)
     .join('\n');
 }
@@ -324,6 +328,30 @@ test.each<[string, object, object]>([
   expect(toProblems({ ...webhook, ...inUrl() }, match)).toMatch(
     /handshake\.verifyToken: deliveries .* have parameters in the query, .*\n.*hint: remove verifyToken/,
   );
+});
+
+describe('the match of a route', () => {
+  test.each([
+    [
+      'methods without POST',
+      custom({}),
+      'monday',
+      { methods: ['PUT'] },
+      'error .*match\\.methods: the handshake of monday is a POST',
+    ],
+    ['a header', { scheme: 'asana' }, 'asana', { headers: ['x-hook-signature'] }, 'match\\.headers: .* without X-Hook-Signature'],
+    ['another header', { scheme: 'meta' }, 'meta', { headers: ['x-tenant'] }, 'match\\.headers: .* meta .* without X-Tenant'],
+  ])('must include the handshake, so %s is reported', (_title, webhook, type, match, expected) => {
+    expect(toAll({ ...webhook, handshake: { type } }, match)).toMatch(new RegExp(expected, 'i'));
+  });
+
+  test.each([
+    ['the method of the handshake', { scheme: 'meta' }, { methods: ['POST'] }],
+    ['any method of a signed handshake', { ...custom({}), handshake: { type: 'slack' } }, { methods: ['PUT'] }],
+    ['a header of a signed handshake', { scheme: 'slack' }, { headers: ['x-slack-signature'] }],
+  ])('need not include %s', (_title, webhook, match) => {
+    expect(toAll(webhook, match)).not.toMatch(/match\./);
+  });
 });
 
 describe('a handshake that signs any token is rejected for', () => {
