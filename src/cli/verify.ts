@@ -167,7 +167,7 @@ async function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head:
   const line = tried === '' ? 'signature: no key can be used' : `signature: no match with ${tried}`;
   const mismatch = { signedAt: head.timestamp, failure: { code: 'signature_mismatch', line } };
   if (scheme.token !== undefined) {
-    const found = await scheme.token.verify(head, message, live, receivedAt);
+    const found = await scheme.token.verify(head, message, () => live, receivedAt);
     if (found === 'mismatch') return mismatch;
     if (!(found instanceof Refusal)) return { key: found.key, signedAt: found.identity.timestamp };
     return { signedAt: head.timestamp, failure: { code: found.code, line: `token: ${found.detail ?? found.code}` } };

@@ -82,7 +82,7 @@ export async function judgeToken(description: SchemeDescription, { secret, heade
     if ('problem' in found) return found.problem;
     identity = found;
   } else {
-    const verified = await scheme.token.verify(head, message, keys, at);
+    const verified = await scheme.token.verify(head, message, () => keys, at);
     if (verified === 'mismatch') return verified;
     if (verified instanceof Refusal) return toText(verified);
     identity = verified.identity;

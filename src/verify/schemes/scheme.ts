@@ -116,11 +116,11 @@ interface VerifiedToken {
   readonly identity: EventIdentity;
 }
 
-/** Verifies the token of a delivery. `mismatch`: none of the keys signed it. */
+/** Verifies the token of a delivery, with the keys that the route has when its turn comes. `mismatch`: none of them signed it. */
 export type VerifyToken = (
   head: SignedHead,
   message: Message,
-  keys: readonly VerifyKey[],
+  readKeys: () => readonly VerifyKey[],
   at: EpochMilliseconds,
 ) => Promise<VerifiedToken | Refusal | 'mismatch'>;
 

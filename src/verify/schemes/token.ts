@@ -49,12 +49,12 @@ function inTurn(verify: VerifyToken): VerifyToken {
 
 function compileVerify(jwt: Jwt, addToken: AddToken, identify: Identify, toHashedContent: ToHashedContent): VerifyToken {
   const readToken = compileTokenReader(jwt);
-  return async (given, message, keys, at) => {
+  return async (given, message, readKeys, at) => {
     const token = readToken(given, message.body);
     if (token instanceof Refusal) return token;
     const content = toHashedContent(message);
     if (content instanceof Refusal) return content;
-    const verified = await jwt.verify(token, content, keys, at);
+    const verified = await jwt.verify(token, content, readKeys(), at);
     if (verified === 'mismatch') return verified;
     if ('problem' in verified) return toRefusal(verified);
     const head = given.token === undefined ? addToken(given, verified.token) : given;

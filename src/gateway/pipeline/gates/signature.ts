@@ -9,7 +9,7 @@ import type { ParsedHead } from '../../../core/request.ts';
 import { isBodyPlace } from '../../../verify/schemes/body-values.ts';
 import type { SchemeDescription, Tolerance } from '../../../verify/schemes/description.ts';
 import type { KeyRing } from '../../../verify/schemes/keys.ts';
-import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../verify/schemes/scheme.ts';
+import type { HeadOptions, Message, Scheme, VerifyKey, VerifyToken } from '../../../verify/schemes/scheme.ts';
 import { addCredentials } from '../../../verify/schemes/url.ts';
 import type { EventGate } from './gate.ts';
 
@@ -110,37 +110,34 @@ export function createSignatureGate(
 
   function check(delivery: ReceivedDelivery, live: readonly VerifyKey[] | undefined): Checked | Promise<Checked> {
     if (live?.length === 0) return toUnavailable(ring);
-    if (live === undefined || token !== undefined) return checkLater(delivery, live);
+    if (live === undefined || token !== undefined) return checkLater(delivery);
     return checkNow(delivery, live);
   }
 
   function checkNow(delivery: ReceivedDelivery, keys: readonly VerifyKey[]): VerifiedEvent | Refusal {
     const { head, signed, message } = delivery;
     const key = scheme.verify(signed, message, keys);
-    if (key === undefined) return toMismatch(ring, signed);
+    if (key === undefined) return toMismatch(ring, signed, keys);
     options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
     return identify(delivery, key.name);
   }
 
   /** If keys must be fetched, or the signature is a token. */
-  async function checkLater(
-    delivery: ReceivedDelivery,
-    live: readonly VerifyKey[] | undefined,
-  ): Promise<VerifiedEvent | Refusal> {
-    const { head, signed, message } = delivery;
-    const fetched = live === undefined ? await options.fetchKeys?.(head) : undefined;
+  async function checkLater(delivery: ReceivedDelivery): Promise<VerifiedEvent | Refusal> {
+    const { head, signed } = delivery;
+    const fetched = await options.fetchKeys?.(head);
     if (fetched instanceof Refusal) return fetched;
-    const keys = live ?? fetched?.keys ?? [];
+    const toKeys = () => fetched?.keys ?? ring.live(head.receivedAt);
     if (token === undefined) {
-      const event = checkNow(delivery, keys);
+      const event = checkNow(delivery, toKeys());
       if (!(event instanceof Refusal)) fetched?.onVerified();
       return event;
     }
-    const verified = await token.verify(signed, message, keys, head.receivedAt);
+    const verified = await verifyToken(token, delivery, toKeys);
     if (verified instanceof Refusal) return verified;
-    if (verified === 'mismatch') return toMismatch(ring, signed);
+    if (verified === 'mismatch') return toMismatch(ring, signed, toKeys());
     const { key, identity } = verified;
-    options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
+    options.onKeyUsed(key.name, head.receivedAt, toKeys()[0]?.name ?? key.name);
     return checkAge(recency, head, toEvent(scheme, delivery, identity, key.name));
   }
 
@@ -157,6 +154,22 @@ export function createSignatureGate(
 }
 
 type Checked = VerifiedEvent | Refusal;
+
+/** While a token waits, the key that signed it may arrive, so it is never rejected because of the keys that the route had before. */
+async function verifyToken(
+  { verify }: NonNullable<Scheme['token']>,
+  { head, signed, message }: ReceivedDelivery,
+  toKeys: () => readonly VerifyKey[],
+): ReturnType<VerifyToken> {
+  let tried: readonly VerifyKey[];
+  let verified: Awaited<ReturnType<VerifyToken>>;
+  do {
+    tried = [];
+    const readKeys = () => (tried = toKeys());
+    verified = await verify(signed, message, readKeys, head.receivedAt);
+  } while (verified === 'mismatch' && toKeys().some((key) => !tried.includes(key)));
+  return verified;
+}
 
 /** A delivery whose signature is being checked. */
 interface ReceivedDelivery {
@@ -202,7 +215,8 @@ function toUnavailable(ring: KeyRing): Refusal {
 }
 
 /** A missing key, or one that the sender has published meanwhile, may be the one that signed. */
-function toMismatch(ring: KeyRing, { timestamp: claimedAt }: SignedHead): Refusal {
+function toMismatch(ring: KeyRing, { timestamp: claimedAt }: SignedHead, keys: readonly VerifyKey[]): Refusal {
+  if (keys.length === 0) return toUnavailable(ring);
   if (ring.miss()) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but newer keys are being fetched');
   if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
   return refuse('signature_mismatch', 'bad_signature', { claimedAt });

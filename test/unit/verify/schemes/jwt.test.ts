@@ -245,7 +245,7 @@ describe('a key set', () => {
   async function verify(token: string): Promise<string> {
     const head = scheme.readHead(new HeaderFields(['x-token', token]), { allowDotInId: false });
     if ('code' in head) return head.code;
-    const found = await scheme.token?.verify(head, { method: 'POST', url: '', body: BODY }, keys, AT);
+    const found = await scheme.token?.verify(head, { method: 'POST', url: '', body: BODY }, () => keys, AT);
     return typeof found === 'object' && 'key' in found ? found.key.name : String(found);
   }
 

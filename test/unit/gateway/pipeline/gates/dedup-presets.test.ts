@@ -89,7 +89,7 @@ function open(one: PresetCase): Deliver {
 async function identify({ scheme, key }: PresetCase, signed: SignedHead, message: Message): Promise<Identified> {
   if (scheme.token === undefined)
     return scheme.verify(signed, message, [key]) === undefined ? { problem: 'mismatch' } : scheme.identify(signed, message);
-  const verified = await scheme.token.verify(signed, message, [key], NOW);
+  const verified = await scheme.token.verify(signed, message, () => [key], NOW);
   if (verified instanceof Refusal) return { problem: verified.code };
   return verified === 'mismatch' ? { problem: verified } : verified.identity;
 }
