@@ -6,6 +6,7 @@ import { createAuthRequestHandler } from '../gateway/forward-auth/auth-request.t
 import type { AuthRequestMetrics } from '../gateway/forward-auth/auth-request-metrics.ts';
 import type { RoutesMetrics } from '../gateway/pipeline/route-metrics.ts';
 import type { ServerMetrics } from '../gateway/server-metrics.ts';
+import { createCallerResolver } from '../http/server/client-address.ts';
 import type { ListenMemory } from '../http/server/limits.ts';
 import type { BoundAddress } from '../http/server/listener.ts';
 import { type ListenPhase, ListenServer } from '../http/server/server.ts';
@@ -45,10 +46,10 @@ export function buildAuthz(
     limits,
     memory,
     clock,
-    handler: createAuthRequestHandler({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, requests),
+    handler: createAuthRequestHandler({ trustedCallers, maxTarget: limits.maxTarget }, requests),
     onLimit: metrics.limitHit,
     connections: metrics.connections,
-    sharedPeers: trustedCallers,
+    callers: { addresses: trustedCallers, resolveClient: createCallerResolver(trustedCallers, trustedProxies) },
   });
   return {
     listen: () => server.listen(),

@@ -9,13 +9,13 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { holdResponses } from '../support/app.ts';
 import { toTlsFiles } from '../support/certificates.ts';
-import { send } from '../support/client.ts';
+import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { useApp, useAuthority, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { readToEnd } from '../support/proxy.ts';
-import { makeEntry } from '../support/users.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
 
 const ATTACKER = '127.0.0.66';
 const app = useApp();
@@ -450,12 +450,102 @@ describe('the forward proxy and the forward-auth endpoint', () => {
     await holdMany(1_030, '', gate.proxyPort);
     await holdMany(1_030, '', gate.authzPort);
     expect((await send(gate.proxyPort, { method: 'GET', path: 'http://a/' })).status).toBe(407);
-    const headers = {
-      'X-Forwarded-For': '192.0.2.7',
-      'X-Original-Method': 'GET',
-      'X-Original-URL': 'http://a/',
-      'X-Forwarded-Host': 'a',
-    };
-    expect((await send(gate.authzPort, { method: 'GET', path: '/', headers })).status).toBe(200);
+    expect((await ask('192.0.2.7')).status).toBe(200);
+  });
+});
+
+/** One caller asks for a client, on a connection of its own. */
+const ask = (client: string, more: Readonly<Record<string, string>> = {}): Promise<Answer> =>
+  send(gate.authzPort, { method: 'GET', path: '/', headers: { ...toFields(client), ...more } });
+const toFields = (client: string): Record<string, string> => ({
+  'X-Forwarded-For': client,
+  'X-Original-Method': 'GET',
+  'X-Original-URL': 'https://a/',
+  'X-Forwarded-Host': 'a',
+});
+
+describe('one caller of the forward-auth endpoint gets responses for other clients while one client', () => {
+  const limits = { maxConnections: 256, maxConnectionsPerClient: 128, maxRequestsPerClient: 128 };
+  const authz = { address: '127.0.0.1:0', trustedCallers: ['127.0.0.0/8', '10.0.0.0/8'] };
+  const limit = { failures: 10, by: ['client'] };
+  const basic = { realm: 'a', users: { file: 'users' }, limit };
+  const routes = [{ name: 'users', match: { pathPrefix: '/' }, upstream: 'http://127.0.0.1:1', basic }];
+  const WRONG = toBasic('a', 'wrong');
+  const RIGHT = toBasic('a', 'b');
+  const OTHERS = ['127.0.0.1', '10.0.0.2', '192.0.2.7', '2001:db8::1'];
+
+  /** The gate delays further attempts of a banned client, and its clock stands still. */
+  const startBanned = async (client: string, more: Sections = {}, port: Sections = {}): Promise<FakeClock> => {
+    const clock = new FakeClock();
+    fakeClock = clock;
+    await start({ limits: { ...limits, ...more }, authz: { ...authz, ...port }, routes }, clock);
+    for (let i = 0; i < limit.failures; i++) {
+      const guess = port['tls'] === undefined ? (await ask(client, WRONG)).status : await askHttp2(openSession(), client, WRONG);
+      expect(guess).toBe(401);
+    }
+    return clock;
+  };
+  const openSession = (): ClientHttp2Session => {
+    const session = connectHttp2(`https://localhost:${gate.authzPort}`, { ca: readFileSync(authority.ca) });
+    sessions.push(session);
+    return session;
+  };
+  const askHttp2 = (session: ClientHttp2Session, client: string, more: Readonly<Record<string, string>>): Promise<unknown> =>
+    new Promise((resolve, reject) => {
+      const stream = session.request({ ':path': '/', ...toFields(client), ...more });
+      stream
+        .on('response', (head) => resolve(head[':status']))
+        .on('error', reject)
+        .resume();
+    });
+
+  test.each([
+    ['that could be a caller', '10.0.0.1', {}, {}],
+    ['of another network', '203.0.113.66', {}, {}],
+    [
+      'by handshakes',
+      '203.0.113.66',
+      { maxUpgraded: 128, maxUpgradedPerClient: 64 },
+      { Connection: 'Upgrade', Upgrade: 'websocket' },
+    ],
+  ])('sends 400 wrong passwords at once: %s', async (_, client, more, fields) => {
+    const clock = await startBanned(client, more);
+    const max = 'maxUpgradedPerClient' in more ? more.maxUpgradedPerClient : limits.maxRequestsPerClient;
+    for (let round = 0; round < 2; round++) {
+      const statuses: unknown[] = [];
+      const attempts = Array.from({ length: 400 }, async () => {
+        statuses.push(
+          await ask(client, { ...WRONG, ...fields }).then(
+            ({ status }) => status,
+            () => 'closed',
+          ),
+        );
+      });
+      await until(() => statuses.length === 400 - max);
+      const others = await Promise.all(OTHERS.map((other) => ask(other, { ...RIGHT, ...fields })));
+      expect(others.map(({ status }) => status)).toEqual(OTHERS.map(() => 200));
+      expect(statuses).toHaveLength(400 - max);
+      await clock.advance(100);
+      await Promise.all(attempts);
+      expect(statuses.filter((status) => status === 403)).toHaveLength(max);
+    }
+  });
+
+  test('has as many streams of HTTP/2 as it may have requests', async () => {
+    const tls = { certFile: 'tls.crt', keyFile: 'tls.key' };
+    const clock = await startBanned('203.0.113.66', {}, { tls });
+    const session = openSession();
+    for (let round = 0; round < 2; round++) {
+      const statuses: unknown[] = [];
+      const attempts = Array.from({ length: 400 }, async () => {
+        statuses.push(await askHttp2(session, '203.0.113.66', WRONG));
+      });
+      await until(() => statuses.length === 400 - limits.maxRequestsPerClient);
+      expect(new Set(statuses)).toEqual(new Set([503]));
+      expect(await Promise.all(OTHERS.map((other) => askHttp2(session, other, RIGHT)))).toEqual(OTHERS.map(() => 200));
+      await clock.advance(100);
+      await Promise.all(attempts);
+      expect(statuses.filter((status) => status === 403)).toHaveLength(limits.maxRequestsPerClient);
+    }
   });
 });

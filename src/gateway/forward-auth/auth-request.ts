@@ -9,16 +9,12 @@ import { HeaderFields, parseTarget, type RequestTarget, toFoldedName } from '../
 import { IpRanges } from '../../core/ip-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { Client, ClientResponse, ParsedHead, RequestInfo } from '../../core/request.ts';
-import { createForwardedForReader } from '../../http/server/client-address.ts';
 import type { RequestHandler } from '../../http/server/server.ts';
 import { isAuthority } from '../../http/server/strict-server.ts';
 import { isRelayedUpgrade } from '../../http/server/upgrade.ts';
 
-/** The trusted callers and proxies. */
 interface AuthRequestRules {
   readonly trustedCallers: readonly string[];
-  /** Further proxies whose hops in X-Forwarded-For are skipped. */
-  readonly trustedProxies: readonly string[];
   /** Bytes. */
   readonly maxTarget: number;
 }
@@ -29,10 +25,9 @@ interface OriginalRequestHandler extends RequestHandler {
   reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
 }
 
-/** Passes the original request on to `pipeline`. */
+/** Passes the original request on to `pipeline`. The clients of auth requests are those of `createCallerResolver`. */
 export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: OriginalRequestHandler): RequestHandler {
   const callers = new IpRanges(rules.trustedCallers);
-  const readClientAddress = createForwardedForReader(rules.trustedProxies);
 
   const toOriginal = (authRequest: ParsedHead): ParsedHead | Refusal => {
     const { headers } = authRequest;
@@ -40,10 +35,11 @@ export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: Orig
     if (read instanceof Refusal) return read;
     const { method, target, host, scheme } = read;
     if (target.raw.length > rules.maxTarget) return refuse('target_too_long', 'target_too_long', `${target.raw.length} bytes`);
-    const address = readClientAddress(headers.all('x-forwarded-for'));
+    const { address, peer, viaTrustedProxy } = authRequest.client;
     // Otherwise all clients would share one address, or a client could choose its own.
-    if (address === undefined) return refuse('original_request_unclear', 'original_request', 'no address in x-forwarded-for');
-    const client: Client = { address, peer: authRequest.client.peer, viaTrustedProxy: true, viaIdentityProxy: false, scheme };
+    if (!viaTrustedProxy) return refuse('original_request_unclear', 'original_request', 'no address in x-forwarded-for');
+    // Without the certificate of the caller.
+    const client: Client = { address, peer, viaTrustedProxy, viaIdentityProxy: false, scheme };
     return { ...authRequest, method, target, client, headers: withHost(headers, host) };
   };
 

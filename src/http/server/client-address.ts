@@ -38,11 +38,18 @@ export function createClientResolver(proxies: {
 }
 
 /**
- * Creates a function that finds the client in X-Forwarded-For; it returns undefined if the lines do not contain a valid address.
+ * Creates the resolver for callers that ask about the requests of their clients, and report each in X-Forwarded-For. `viaTrustedProxy`: it does so;
+ * otherwise the client is the caller. `proxies`: further hops to skip.
  */
-export function createForwardedForReader(trustedProxies: readonly string[]): (lines: readonly string[]) => string | undefined {
-  const trusted = new IpRanges(trustedProxies);
-  return (lines) => findClientAddress(lines, undefined, trusted);
+export function createCallerResolver(callers: readonly string[], proxies: readonly string[]): ClientResolver {
+  const trusted = new IpRanges(callers);
+  const skipped = new IpRanges(proxies);
+  return (rawPeer, isEncrypted, headers) => {
+    const caller = toDirectClient(toPlainAddress(rawPeer), isEncrypted);
+    if (!trusted.has(caller.peer)) return caller;
+    const address = findClientAddress(headers.all('x-forwarded-for'), undefined, skipped);
+    return address === undefined ? caller : { ...caller, address, viaTrustedProxy: true };
+  };
 }
 
 /**

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 import { getHeapStatistics } from 'node:v8';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { KEPT_CLIENTS } from '../../core/collections.ts';
-import { IpRanges, rememberClientNetworks, toClientNetwork, toPlainAddress } from '../../core/ip-address.ts';
+import { IpRanges, rememberClientNetworks, toPlainAddress } from '../../core/ip-address.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent, runNextTurn } from '../../core/safe-events.ts';
 import type { BodySource } from './body-source.ts';
@@ -76,8 +76,8 @@ const HEAD_COST = 2;
 const MIN_CONNECTIONS = 64;
 
 /**
- * The limits of a port, if a head may arrive on each connection of all ports at once. If there can be fewer connections, one client has at most half of them, and
- * upgraded ones are at most half. `heapLimit`: of this worker, in bytes.
+ * The limits of a port, if a head may arrive on each connection of all ports at once. If there can be fewer connections, one client has at most half of them, also
+ * with requests through a proxy, and upgraded ones are at most half. `heapLimit`: of this worker, in bytes.
  */
 export function toFittingLimits(limits: ClientLimits, { ports }: Pick<MemoryPressure, 'ports'>, heapLimit: number): ClientLimits {
   const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports));
@@ -89,6 +89,7 @@ export function toFittingLimits(limits: ClientLimits, { ports }: Pick<MemoryPres
     ...limits,
     maxConnections,
     maxConnectionsPerClient: Math.min(limits.maxConnectionsPerClient, ofClient),
+    maxRequestsPerClient: Math.min(limits.maxRequestsPerClient, ofClient),
     maxUpgraded: Math.min(limits.maxUpgraded, maxConnections / 2),
     maxUpgradedPerClient: Math.min(limits.maxUpgradedPerClient, maxConnections / 4),
   };
@@ -113,6 +114,8 @@ export function toKeptConnections(
 export class PortClients {
   readonly #isTls: boolean;
   readonly #shared: IpRanges;
+  readonly #reportClients: boolean;
+  readonly #toNetwork = rememberClientNetworks();
   readonly #shares: ClientShares;
   readonly #limiter: ConnectionLimiter;
   readonly #clock: Clock;
@@ -129,6 +132,7 @@ export class PortClients {
     {
       limits: given,
       shared,
+      reportClients = false,
       clock,
       onLimit,
       tls,
@@ -137,6 +141,8 @@ export class PortClients {
       readonly limits: ClientLimits;
       /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
       readonly shared: readonly string[];
+      /** Each of their requests is of a client that they report. So a request counts for its client at any address, also at a shared one. */
+      readonly reportClients?: boolean;
       readonly clock: Clock;
       readonly onLimit: OnLimit;
       readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
@@ -150,7 +156,8 @@ export class PortClients {
     const limits = toFittingLimits(given, memory, getHeapStatistics().heap_size_limit);
     this.#isTls = isTls;
     this.#shared = new IpRanges(shared);
-    this.#shares = new ClientShares(limits, this.#shared, onLimit);
+    this.#reportClients = reportClients;
+    this.#shares = new ClientShares(limits, onLimit);
     this.#clock = clock;
     this.#sendTimeout = limits.sendTimeout;
     this.#onLimit = onLimit;
@@ -194,15 +201,15 @@ export class PortClients {
     return this.#limiter.track(socket, content, response, emitter);
   }
 
-  /** Counts a request that waits for the response before it. Returns how to end that; undefined if its client has reached a limit. */
-  enter(address: string): (() => void) | undefined {
-    return this.#shares.enter(address, false);
+  /** Counts a request that waits for the response before it. Returns how to end that; undefined if its peer has reached a limit. */
+  enter(peer: string): (() => void) | undefined {
+    return this.#shares.enter(this.toClient(peer), false);
   }
 
   /** Admits a request of its resolved client, or returns why not. */
   admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): Refusal | undefined {
-    tracked.client = this.toClient(address);
-    tracked.onEnd = this.#shares.enter(address, isUpgrade);
+    tracked.client = this.toRequestClient(address);
+    tracked.onEnd = this.#shares.enter(tracked.client, isUpgrade);
     if (tracked.onEnd === undefined) return refuse('overloaded', 'client_limit');
     const shortage = this.#findShortage();
     if (shortage === undefined) return undefined;
@@ -232,7 +239,12 @@ export class PortClients {
   /** The network that a peer counts for; undefined if it represents many clients. */
   toClient(address: string): string | undefined {
     const plain = toPlainAddress(address);
-    return this.#shared.has(plain) ? undefined : toClientNetwork(plain);
+    return this.#shared.has(plain) ? undefined : this.#toNetwork(plain);
+  }
+
+  /** The network that a request of the client at `address` counts for; undefined if that represents many clients. */
+  toRequestClient(address: string): string | undefined {
+    return this.#reportClients ? this.#toNetwork(toPlainAddress(address)) : this.toClient(address);
   }
 
   /**
@@ -257,31 +269,28 @@ export class PortClients {
 /** The limits for the clients of one port. */
 export class ClientShares {
   readonly #limits: ClientShareLimits;
-  readonly #shared: IpRanges;
   readonly #onLimit: OnLimit;
-  readonly #toNetwork = rememberClientNetworks();
   readonly #clients = new Map<string, Counts>();
   #upgraded = 0;
 
-  /** `shared`: addresses that represent many clients, and therefore are not limited. */
-  constructor(limits: ClientShareLimits, shared: IpRanges, onLimit: OnLimit) {
+  constructor(limits: ClientShareLimits, onLimit: OnLimit) {
     this.#limits = limits;
-    this.#shared = shared;
     this.#onLimit = onLimit;
   }
 
   /**
-   * Counts a request of the client at `address`. Returns a function that ends it; undefined if the client has reached a limit.
+   * Counts a request of a client network; undefined: of a peer that represents many, which has no share. Returns a function that ends it; undefined
+   * if a limit is reached.
    */
-  enter(address: string, isUpgrade: boolean): (() => void) | undefined {
-    const network = this.#toNetwork(address);
-    const counts = this.#clients.get(network) ?? { requests: 0, upgraded: 0 };
-    const limit = this.#findLimit(counts, isUpgrade, address);
+  enter(client: string | undefined, isUpgrade: boolean): (() => void) | undefined {
+    const known = client === undefined ? undefined : this.#clients.get(client);
+    const counts = known ?? { requests: 0, upgraded: 0 };
+    const limit = this.#findLimit(counts, isUpgrade);
     if (limit !== undefined) {
       this.#onLimit(limit);
       return undefined;
     }
-    if (counts.requests === 0) this.#clients.set(network, counts);
+    if (client !== undefined && counts.requests === 0) this.#clients.set(client, counts);
     const upgraded = isUpgrade ? 1 : 0;
     counts.requests++;
     counts.upgraded += upgraded;
@@ -290,17 +299,16 @@ export class ClientShares {
       counts.requests--;
       counts.upgraded -= upgraded;
       this.#upgraded -= upgraded;
-      if (counts.requests === 0 && this.#clients.size > KEPT_CLIENTS) this.#clients.delete(network);
+      if (client !== undefined && counts.requests === 0 && this.#clients.size > KEPT_CLIENTS) this.#clients.delete(client);
     };
   }
 
-  #findLimit({ requests, upgraded }: Counts, isUpgrade: boolean, address: string): ListenLimit | undefined {
+  #findLimit({ requests, upgraded }: Counts, isUpgrade: boolean): ListenLimit | undefined {
     const { maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient } = this.#limits;
     if (isUpgrade && this.#upgraded >= maxUpgraded) return 'upgrades';
+    if (requests >= maxRequestsPerClient) return 'client_requests';
     // A client that has more slots than are free gets no further one, so that a few clients cannot take them all.
     const hasShare = upgraded >= maxUpgradedPerClient || upgraded > maxUpgraded - this.#upgraded;
-    const limit = requests >= maxRequestsPerClient ? 'client_requests' : isUpgrade && hasShare ? 'client_upgrades' : undefined;
-    // Checked last, because it is the most expensive check and rarely needed.
-    return limit !== undefined && this.#shared.has(address) ? undefined : limit;
+    return isUpgrade && hasShare ? 'client_upgrades' : undefined;
   }
 }

@@ -56,6 +56,15 @@ interface ListenSettings {
   readonly tls?: { readonly clientCaFile?: string | undefined } | undefined;
 }
 
+/**
+ * Peers that represent many clients, and report the client of each request. The limits count that one: the connections of such a peer have none for
+ * each client, so a port cannot have such peers without it.
+ */
+interface Callers {
+  readonly addresses: readonly string[];
+  readonly resolveClient: ClientResolver;
+}
+
 /** The parts of a request other than its head. */
 interface Incoming extends Omit<PortRequest, 'request' | 'response'> {
   readonly response: ClientResponse;
@@ -119,16 +128,15 @@ export class ListenServer {
     readonly handler: RequestHandler;
     readonly onLimit: OnLimit;
     readonly connections: OpenConnections;
-    /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
-    readonly sharedPeers?: readonly string[];
+    /** Default: `listen` has the peers that may report clients. */
+    readonly callers?: Callers;
   }) {
     const { limits, clock, tls, onLimit } = parts;
     const { guard } = parts.memory;
     this.#parts = parts;
-    this.#resolveClient = createClientResolver({
-      address: parts.listen.trustedProxies,
-      identity: parts.listen.trustedIdentityProxies,
-    });
+    this.#resolveClient =
+      parts.callers?.resolveClient ??
+      createClientResolver({ address: parts.listen.trustedProxies, identity: parts.listen.trustedIdentityProxies });
     this.#hsts = toHsts(parts.listen.hsts);
     this.#certificates = createClientCertificates(parts.listen.tls?.clientCaFile !== undefined, tls, clock, (socket) => {
       if (!this.#http2.closeOn(socket) && !this.#clientErrors.endConnection(socket)) socket.destroy();
@@ -178,8 +186,9 @@ export class ListenServer {
       };
       this.#proxyPeers.take(socket, { onReady, onInvalid });
     });
-    const shared = parts.sharedPeers ?? toSharedPeers(parts.listen);
-    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit, tls, memory: guard });
+    const shared = parts.callers?.addresses ?? toSharedPeers(parts.listen);
+    const reportClients = parts.callers !== undefined;
+    this.#clients = new PortClients(this.#server, { limits, shared, reportClients, clock, onLimit, tls, memory: guard });
     this.#requests = new PortRequests({
       errors: this.#clientErrors,
       clients: this.#clients,
@@ -258,7 +267,7 @@ export class ListenServer {
     const response = new Http2Response(stream, head.headers, counted, clock);
     const body = new IncomingBody(source, this.#bodies);
     body.client = this.#resolveClient(this.#toPeer(head.socket), true, head.headers).address;
-    const isShared = this.#clients.toClient(body.client) === undefined;
+    const isShared = this.#clients.toRequestClient(body.client) === undefined;
     const parts = { stream, source, body, isShared, response, headBytes, fieldLines };
     if (!this.#streams.add(parts, clock.monotonic())) return response.refuseStream(this.#streams.isSpent(parts));
     const tracked = this.#clients.track(head.socket, source, response, stream);

@@ -1,6 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
 import { KEPT_CLIENTS } from '../../../../src/core/collections.ts';
-import { IpRanges } from '../../../../src/core/ip-address.ts';
 import { TLS_CONNECTION_BYTES } from '../../../../src/http/server/limits.ts';
 import { ClientShares, toFittingLimits, toKeptConnections } from '../../../../src/http/server/port-clients.ts';
 
@@ -27,11 +26,10 @@ test.each([
   };
   const fitting = toFittingLimits(limits, { ports: 1, ...over }, heap * MIB);
   expect(fitting.maxConnections).toBe(expected);
-  expect(fitting.maxRequestsPerClient).toBe(512);
-  // Below the configured ones, one client cannot have all connections, and upgrades leave half of them.
-  const { maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient } = fitting;
+  // Below the configured ones, one client cannot have all connections, also behind a proxy, and upgrades leave half of them.
+  const { maxConnectionsPerClient, maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient } = fitting;
   const [half, quarter] = expected < limits.maxConnections ? [expected / 2, expected / 4] : [512, 256];
-  expect([maxConnectionsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual([half, half, quarter]);
+  expect([maxConnectionsPerClient, maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual([half, half, half, quarter]);
 });
 
 test('a client that may have all connections still may have all that fit', () => {
@@ -39,11 +37,12 @@ test('a client that may have all connections still may have all that fit', () =>
     maxHeaderBytes: 16_384,
     maxConnections: 1_024,
     maxConnectionsPerClient: 1_024,
-    maxRequestsPerClient: 1,
+    maxRequestsPerClient: 1_024,
     sendTimeout: 1,
   };
   const fitting = toFittingLimits({ ...limits, maxUpgraded: 0, maxUpgradedPerClient: 0 }, { ports: 1 }, 48 * MIB);
   expect([fitting.maxConnections, fitting.maxConnectionsPerClient, fitting.maxUpgraded]).toEqual([384, 384, 0]);
+  expect(fitting.maxRequestsPerClient).toBe(384);
 });
 
 describe('the connections that a worker keeps while memory is tight', () => {
@@ -77,7 +76,7 @@ describe('the connections that a worker keeps while memory is tight', () => {
 const LIMITS = { maxRequestsPerClient: 2, maxUpgraded: 3, maxUpgradedPerClient: 1 };
 
 it('gives each of many clients its own share, however often they come and go', () => {
-  const shares = new ClientShares(LIMITS, new IpRanges([]), () => undefined);
+  const shares = new ClientShares(LIMITS, () => undefined);
   const addresses = Array.from({ length: 2 * KEPT_CLIENTS }, (_, i) => `10.0.${i >> 8}.${i & 255}`);
   for (let round = 0; round < 3; round++) {
     const ends = addresses.flatMap((address) => [shares.enter(address, false), shares.enter(address, false)]);
@@ -88,11 +87,7 @@ it('gives each of many clients its own share, however often they come and go', (
 });
 
 it('gives a client no further upgraded connection while it has more than are free', () => {
-  const shares = new ClientShares(
-    { maxRequestsPerClient: 512, maxUpgraded: 512, maxUpgradedPerClient: 256 },
-    new IpRanges([]),
-    () => undefined,
-  );
+  const shares = new ClientShares({ maxRequestsPerClient: 512, maxUpgraded: 512, maxUpgradedPerClient: 256 }, () => undefined);
   const take = (address: string): number => {
     let count = 0;
     while (shares.enter(address, true) !== undefined) count++;
@@ -102,9 +97,18 @@ it('gives a client no further upgraded connection while it has more than are fre
 });
 
 it('counts the upgraded connections of a client that has no other request', () => {
-  const shares = new ClientShares(LIMITS, new IpRanges([]), () => undefined);
+  const shares = new ClientShares(LIMITS, () => undefined);
   const end = shares.enter('192.0.2.1', true);
   expect(shares.enter('192.0.2.1', true)).toBeUndefined();
   end?.();
+  expect(shares.enter('192.0.2.1', true)).toBeDefined();
+});
+
+it('counts no requests of peers that represent many clients, but all upgraded connections', () => {
+  const shares = new ClientShares(LIMITS, () => undefined);
+  for (let i = 0; i < 5; i++) expect(shares.enter(undefined, false)).toBeDefined();
+  const ends = Array.from({ length: 4 }, () => shares.enter(undefined, true));
+  expect(ends.map((end) => end !== undefined)).toEqual([true, true, true, false]);
+  ends[0]?.();
   expect(shares.enter('192.0.2.1', true)).toBeDefined();
 });
