@@ -43,6 +43,7 @@ const gate = useGate(() => {
   return startGate(
     {
       authz: { address: '127.0.0.1:0' },
+      identity: { audience: 'app', key: { name: 'k', secret: { file: 'identity', encoding: 'utf8' } } },
       routes: [
         { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic },
         { name: 'open-host', match: { pathPrefix: '/admin', host: 'open.example' }, upstream, allow: 'anyone' },
@@ -52,7 +53,7 @@ const gate = useGate(() => {
       ],
     },
     undefined,
-    { users: makeEntry('Aladdin', 'open sesame') },
+    { users: makeEntry('Aladdin', 'open sesame'), identity: 'x'.repeat(32) },
   );
 });
 
@@ -86,6 +87,10 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     });
     expect(got?.headers.authorization).toBeUndefined();
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', route: 'admin', method: 'GET', client: '127.0.0.1' });
+  });
+
+  test('a long URL is allowed, although the token of the user contains it', async () => {
+    expect((await ask(`/admin/${'x'.repeat(8_000)}`, ALADDIN)).status).toBe(200);
   });
 
   test('the body reaches the app completely, and the method is the one that was checked', async () => {
@@ -201,6 +206,7 @@ interface ShownTraefik {
 
 const { annotations } = (parse(readShownConfig('yaml', 'auth-response-headers')) as ShownIngress).metadata;
 const RESPONSE_HEADERS = annotations['nginx.ingress.kubernetes.io/auth-response-headers']?.split(/, */) ?? [];
+const BUFFER_SIZE = annotations['nginx.ingress.kubernetes.io/proxy-buffer-size'] ?? '4k';
 
 const { data: REQUEST_HEADERS } = parse(readShownConfig('yaml', 'kind: ConfigMap')) as {
   readonly data: Readonly<Record<string, string>>;
@@ -243,6 +249,8 @@ server {
         proxy_set_header X-Real-IP $remote_addr;
         proxy_set_header X-Forwarded-For $remote_addr;
         proxy_set_header X-Auth-Request-Redirect $request_uri;
+        proxy_buffer_size ${BUFFER_SIZE};
+        proxy_buffers 4 ${BUFFER_SIZE};
         ${Object.entries(REQUEST_HEADERS)
           .map(([name, value]) => `proxy_set_header "${name}" "${value}";`)
           .join('\n')}
@@ -256,8 +264,8 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
     peer = await startNginx(INGRESS, { authzPort: gate.authzPort, appPort: app.port });
   });
   afterAll(() => peer.stop());
-  const ask = async (headers: Record<string, string>): Promise<number> =>
-    (await send(peer.port, { method: 'GET', path: '/admin/x?y=1', headers: { Host: 'app.example:8443', ...headers } })).status;
+  const ask = async (headers: Record<string, string>, path = '/admin/x?y=1'): Promise<number> =>
+    (await send(peer.port, { method: 'GET', path, headers: { Host: 'app.example:8443', ...headers } })).status;
 
   test('only an authenticated user is allowed', async () => {
     expect(await ask(ALADDIN)).toBe(200);
@@ -266,6 +274,10 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
     expect(await ask({ ...ALADDIN, 'X-Forwarded-Host': 'app.example:8443' })).toBe(200);
     // The controller relays upgrades, and does not show them in the auth request.
     expect(await ask({ ...ALADDIN, Upgrade: 'h2c', 'HTTP2-Settings': 'AAMAAABkAAQAAP__' })).toBe(403);
+  });
+
+  test('a long URL is allowed, although the token of the user contains it', async () => {
+    expect(await ask(ALADDIN, `/admin/${'x'.repeat(4_000)}`)).toBe(200);
   });
 
   test.each(SPOOFS)('a client cannot be checked as another request with %j', async (spoof) => {
