@@ -91,8 +91,9 @@ export class RequestEnds {
 
   /** Responds to bytes that are not a request. */
   rejectSocket(rejected: RequestRecord, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, rejected.info.requestId, this.parts.clock);
-    this.#record(rejected, undefined);
+    const format = this.#toFormat(refusal, undefined);
+    writeSocketRefusal(socket, refusal, { requestId: rejected.info.requestId, format }, this.parts.clock);
+    this.#record(rejected, format.status);
   }
 
   #finish(ended: RequestRecord, response: ClientResponse, turnEnd: TurnEnd | undefined): void {

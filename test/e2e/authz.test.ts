@@ -253,12 +253,24 @@ describe('an invalid auth request', () => {
     expect(text).toContain('"code":"malformed_request"');
   });
 
-  test('that is not HTTP is rejected', async () => {
+  test.each([
+    ['is not HTTP', 'hello\r\n\r\n', 'malformed_request', 'framing'],
+    [
+      'has a head above maxHeaderBytes',
+      `GET / HTTP/1.1\r\nHost: a\r\nCookie: ${'x'.repeat(20_000)}\r\n\r\n`,
+      'header_too_large',
+      'header_too_large',
+    ],
+  ])('that %s gets the 403 that proxies understand', async (_, bytes, code, reason) => {
     await start();
-    expect(await sendRaw(gate.authzPort, 'hello\r\n\r\n')).toContain('HTTP/1.1 400');
+    const text = await sendRaw(gate.authzPort, bytes);
+    expect(text).toMatch(/^HTTP\/1\.1 403 Forbidden\r\n/);
+    expect(text).toContain(`Sidegate-Refusal: ${code}\r\n`);
+    expect(text).toContain('"status":403');
     expect(
-      await gate.metric('sidegate_authz_requests_total{route="_unmatched",method="_OTHER",code="400",reason="framing"}'),
+      await gate.metric(`sidegate_authz_requests_total{route="_unmatched",method="_OTHER",code="403",reason="${reason}"}`),
     ).toBe(1);
+    expect(gate.log().at(-1)).toMatchObject({ port: 'authz', status: 403, code });
   });
 });
 

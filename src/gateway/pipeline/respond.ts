@@ -57,6 +57,7 @@ const NO_CONTENT = 204;
 const MULTIPLE_CHOICES = 300;
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
+  403: 'Forbidden',
   408: 'Request Timeout',
   413: 'Content Too Large',
   431: 'Request Header Fields Too Large',
@@ -70,7 +71,6 @@ export function writeRefusal(response: ClientResponse, refusal: Refusal, context
   const status = format?.status ?? known.status;
   const entry = status === known.status ? known : { ...known, status };
   const head = toHead(refusal, entry, context);
-  if (format?.entry !== undefined) head.push('Sidegate-Refusal', refusal.code);
   // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
   const body = status === NO_CONTENT ? undefined : toBody(refusal, entry, context);
   if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
@@ -87,10 +87,15 @@ function toBody(refusal: Refusal, entry: RefusalEntry, { format, requestId }: Re
 }
 
 /** Responds on a connection whose bytes are not a request, and closes it. */
-export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string, clock: Clock): void {
-  const entry = REFUSALS[refusal.code];
+export function writeSocketRefusal(
+  socket: Duplex,
+  refusal: Refusal,
+  { requestId, format }: Pick<RefusalContext, 'requestId' | 'format'>,
+  clock: Clock,
+): void {
+  const entry = format?.entry ?? REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, requestId);
-  const head = toHead(refusal, entry, { challenges: [] });
+  const head = toHead(refusal, entry, { challenges: [], format });
   head.push('Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close');
   let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
   for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
@@ -104,7 +109,7 @@ export function createPlainErrors(clock: Clock): ClientErrors {
     clock,
     onLimit: () => undefined,
     toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
-    rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
+    rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, { requestId }, clock),
   });
 }
 
@@ -125,6 +130,7 @@ function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalCont
   if (refusal.accept !== undefined) head.push('Accept', refusal.accept.join(', '));
   const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
   if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));
+  if (context.format?.entry !== undefined) head.push('Sidegate-Refusal', refusal.code);
   return head;
 }
 
