@@ -89,19 +89,30 @@ const UNIT_LENGTH = '\\u002f'.length;
 /** JSON in a string of JSON, in a parameter of a form. */
 const MAX_LAYERS = 3;
 /** How many bytes one byte of a secret can take: each layer may write `\u005c` for a character of the layer below. */
-export const MAX_ESCAPED_LENGTH = UNIT_LENGTH ** MAX_LAYERS;
+const MAX_ESCAPED_LENGTH = UNIT_LENGTH ** MAX_LAYERS;
 
-/** Whether the content contains one of the secrets, also if JSON or a form escapes its characters. */
-export function containsSecret(content: Buffer, secrets: readonly Buffer[]): boolean {
-  if (secrets.some((secret) => content.includes(secret))) return true;
-  if (secrets.length === 0 || !(content.includes('\\') || content.includes('%'))) return false;
-  const texts = secrets.flatMap(toForms);
-  let decoded = content.toString('latin1');
+/**
+ * Whether the content contains one of the secrets, also if JSON or a form escapes its characters. `length`: only the beginning is stored or
+ * shown, which must not contain a part of a secret, either.
+ */
+export function containsSecret(content: Buffer, secrets: readonly Buffer[], length = content.length): boolean {
+  const longest = secrets.reduce((most, secret) => Math.max(most, secret.length), 0);
+  const searched = content.subarray(0, length + longest * MAX_ESCAPED_LENGTH);
+  const forms = secrets.flatMap(toSpaceForms);
+  if (forms.some((form) => searched.includes(form))) return true;
+  if (forms.length === 0 || !(searched.includes('\\') || searched.includes('%'))) return false;
+  const texts = forms.flatMap(toForms);
+  let decoded = searched.toString('latin1');
   for (let layer = 0; layer < MAX_LAYERS; layer++) {
     decoded = decoded.replace(ESCAPE, toCharacter);
     if (texts.some((text) => decoded.includes(text))) return true;
   }
   return false;
+}
+
+/** A form writes a space as a plus sign. */
+function toSpaceForms(secret: Buffer): Buffer[] {
+  return secret.includes(' ') ? [secret, Buffer.from(secret.toString('latin1').replaceAll(' ', '+'), 'latin1')] : [secret];
 }
 
 /** A secret may contain what looks like an escape, which is decoded with the real ones. */

@@ -234,6 +234,20 @@ describe('the memory', () => {
     expect(captures.find(offer(SENDER, Buffer.from('{}'), [], '/hooks/path%2dsecret'))).not.toContain('path%2d');
   });
 
+  test('captures no configured secret that JSON or a form escapes, in the body, a header or the target', () => {
+    const secret = 'Key/with+signs=';
+    captures.take(new Map([['billing', findPreset('standard-webhooks') as SchemeDescription]]), () => [Buffer.from(secret)]);
+    const form = encodeURIComponent(secret);
+    for (const [i, body] of [JSON.stringify({ secret }).replaceAll('/', '\\/'), `token=${form}`].entries()) {
+      const id = offer(`203.0.113.${i}`, Buffer.from(body));
+      expect(captures.list()[0]).toMatchObject({ requestId: id, body: 'withheld' });
+      expect(captures.find(id)).not.toContain('postData');
+    }
+    const har = captures.find(offer(SENDER, Buffer.from('{}'), ['Webhook-Id', form, secret, ''], `/hooks/${form}?a=%ff`)) ?? '';
+    expect(har).toContain('"[redacted]"');
+    expect(har).not.toContain('Key');
+  });
+
   test('captures a signature in Authorization only in the form of the scheme', () => {
     const signature = {
       header: 'Authorization',

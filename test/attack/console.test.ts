@@ -246,13 +246,15 @@ test('shows no secret: keys, passwords, tokens, cookies, queries, signatures, ev
   });
   await send(gate.port, { method: 'GET', path: `/users/x?token=${marked}`, headers: toBasic('alice', guess) });
   await send(gate.port, { method: 'GET', path: `/x?${marked}`, headers: { Authorization: `Bearer ${marked}` } });
+  const escaped = [...key].map((each) => `%${each.charCodeAt(0).toString(16)}`).join('');
+  await send(gate.port, { method: 'GET', path: '/x', headers: { 'User-Agent': `${escaped}%ff` } });
   const list = JSON.parse((await ask('/deliveries')).text) as { data: { id: string }[] };
-  expect(list.data).toHaveLength(5);
+  expect(list.data).toHaveLength(6);
   const details = await Promise.all(list.data.map(async ({ id }) => (await ask(`/deliveries/${id}`)).text));
   const shown = [JSON.stringify(list), ...details, (await ask('/overview')).text].join('\n');
   expect(shown).toContain('[redacted]');
   const forms = [signing, password, guess, marked].flatMap((text) => [text, Buffer.from(text).toString('base64')]);
-  for (const secret of [...forms, key, encodeURIComponent(key), signature.slice(3), signature.slice(3, 20)])
+  for (const secret of [...forms, key, encodeURIComponent(key), escaped, signature.slice(3), signature.slice(3, 20)])
     expect(shown).not.toContain(secret);
 });
 

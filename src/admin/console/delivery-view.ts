@@ -1,4 +1,5 @@
 /** Formats journal entries for the console. Only here texts are built, when somebody asks for them. */
+import { isAscii } from 'node:buffer';
 import type { RouteConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
 import { containsSecret } from '../../core/secret.ts';
@@ -263,21 +264,12 @@ type Redact = (text: string | null | undefined) => string | null;
 
 /** `secrets`: of the current config. */
 export function createRedact(secrets: readonly Buffer[]): Redact {
-  const texts = [...new Set(secrets.flatMap((secret) => [secret.toString('latin1'), secret.toString('utf8')]))];
-  const shortest = Math.min(...texts.map(({ length }) => length));
-  const hasSecret = (text: string): boolean => texts.some((secret) => text.includes(secret));
+  // Header fields and paths are Latin-1 of any bytes, which UTF-8 encodes as other bytes.
+  const forms = secrets.flatMap((secret) => (isAscii(secret) ? [secret] : [secret, Buffer.from(secret.toString('latin1'))]));
+  const shortest = Math.min(...secrets.map((secret) => secret.toString().length));
   return (text) => {
     if (text === undefined || text === null) return null;
     // Most texts are shorter than any secret, and this runs for each streamed request.
-    if (text.length < shortest) return text;
-    return hasSecret(text) || (text.includes('%') && hasSecret(toDecoded(text))) ? REDACTED : text;
+    return text.length >= shortest && containsSecret(Buffer.from(text), forms) ? REDACTED : text;
   };
-}
-
-function toDecoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

@@ -5,6 +5,7 @@ import type { HeaderFields, RequestTarget } from '../../core/head.ts';
 import { rememberClientNetworks } from '../../core/ip-address.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { ParsedHead } from '../../core/request.ts';
+import { containsSecret } from '../../core/secret.ts';
 import { TokenBucket } from '../../core/throttle.ts';
 import { PRESETS } from '../../verify/presets/catalogue.ts';
 import { coversQuery, listFieldHeaders, readsQuery } from '../../verify/schemes/coverage.ts';
@@ -220,7 +221,7 @@ function toBody(
     return { body: none, bodyState: declaredLength === 0 ? 'complete' : 'not_read', bodySize: declaredLength };
   const bodySize = content.length;
   const body = content.subarray(0, MAX_CAPTURED_BODY_BYTES);
-  if (hasSecret(content, secrets)) return { body: none, bodyState: 'withheld', bodySize };
+  if (containsSecret(content, secrets, body.length)) return { body: none, bodyState: 'withheld', bodySize };
   return { body, bodyState: body.length < bodySize ? 'truncated' : 'complete', bodySize };
 }
 
@@ -357,13 +358,10 @@ class CaptureRedaction {
 
   /** Returns every field line; its value only if the analysis needs it. */
   toFields(headers: HeaderFields, secrets: readonly Buffer[]): (readonly [name: string, value: string])[] {
+    const redact = (text: string): string => (containsSecret(Buffer.from(text, 'latin1'), secrets) ? REDACTED : text);
     return headers.names.map((name, i) => {
       const value = headers.raw[i * 2 + 1] as string;
-      const isShown = this.#isKept(name, value) && !hasSecret(Buffer.from(value, 'latin1'), secrets);
-      return [
-        hasSecret(Buffer.from(name, 'latin1'), secrets) ? REDACTED : (headers.raw[i * 2] as string),
-        isShown ? value : REDACTED,
-      ];
+      return [redact(headers.raw[i * 2] as string), this.#isKept(name, value) ? redact(value) : REDACTED];
     });
   }
 
@@ -373,7 +371,7 @@ class CaptureRedaction {
     secrets: readonly Buffer[],
   ): { readonly target: string; readonly isWhole: boolean } {
     const kept = query === undefined ? path : `${path}?${this.#toQuery(query)}`;
-    const target = hasSecret(Buffer.from(kept, 'latin1'), secrets) || hasSecret(toDecoded(kept), secrets) ? '/redacted' : kept;
+    const target = containsSecret(Buffer.from(kept, 'latin1'), secrets) ? '/redacted' : kept;
     return { target, isWhole: target === raw };
   }
 
@@ -390,7 +388,7 @@ class CaptureRedaction {
     // A parameter without a name may be a credential as a whole.
     if (end < 1) return parameter === '' ? '' : 'redacted';
     // Some parsers also separate parameters by semicolons.
-    const names = parameter.split(';').map((part) => toDecoded(part.split('=', 1)[0] ?? '').toString('latin1'));
+    const names = parameter.split(';').map((part) => toDecoded(part.split('=', 1)[0] ?? ''));
     const isSensitive = names.some((name) => name !== this.#digestParameter && SENSITIVE_PARAMETER.test(name));
     return isSensitive ? `${parameter.slice(0, end)}=redacted` : parameter;
   }
@@ -415,16 +413,11 @@ export function toSecretBytes(texts: Iterable<Buffer>): Buffer[] {
   return found;
 }
 
-/** Whether the bytes contain one of the secrets. */
-function hasSecret(bytes: Buffer, secrets: readonly Buffer[]): boolean {
-  return secrets.some((secret) => bytes.includes(secret));
-}
-
-function toDecoded(text: string): Buffer {
+function toDecoded(text: string): string {
   try {
-    return Buffer.from(decodeURIComponent(text.replaceAll('+', ' ')));
+    return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
-    return Buffer.from(text, 'latin1');
+    return text;
   }
 }
 

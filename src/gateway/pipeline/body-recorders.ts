@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type JsonPattern, type JsonPatternStep, parseJsonPattern } from '../../core/json-path.ts';
 import { type JsonBounds, type JsonSpan, listElements, listMembers, toWholeSpan } from '../../core/json-scan.ts';
-import { containsSecret, MAX_ESCAPED_LENGTH } from '../../core/secret.ts';
+import { containsSecret } from '../../core/secret.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import type { BodyStored } from '../../telemetry/journal/body-metrics.ts';
 import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
@@ -151,9 +151,7 @@ function toBeginning(body: Buffer, { maxBytes, secrets }: ContentRules): Recorde
   const length = toBoundary(body, maxBytes);
   const beginning = body.subarray(0, length);
   if (!isUtf8(beginning)) return 'not_text';
-  // A part of a secret must not remain, either.
-  const longest = secrets.reduce((most, secret) => Math.max(most, secret.length), 0);
-  if (containsSecret(body.subarray(0, length + longest * MAX_ESCAPED_LENGTH), secrets)) return 'has_secret';
+  if (containsSecret(body, secrets, length)) return 'has_secret';
   return { content: beginning, isTruncated: length < body.length, redactions: 0 };
 }
 

@@ -35,6 +35,18 @@ test('finds a secret that contains what looks like an escape', () => {
   expect(containsSecret(Buffer.from('\\"AB'), [Buffer.from('%41%42')])).toBe(false);
 });
 
+test('finds a secret with spaces in a form, which writes them as plus signs', () => {
+  for (const content of ['a=open+my+d%6for', 'a=open+my+door'])
+    expect(containsSecret(Buffer.from(content), [Buffer.from('open my door')])).toBe(true);
+});
+
+test('finds a secret of which only the beginning is in the first bytes, and none behind them', () => {
+  for (const secret of [SECRET, toUnicode(SECRET)]) {
+    expect(containsSecret(Buffer.from(`abc${secret}`), secrets, 4)).toBe(true);
+    expect(containsSecret(Buffer.from(`abc${'-'.repeat(10_000)}${secret}`), secrets, 4)).toBe(false);
+  }
+});
+
 test('finds nothing in content without a secret, and without secrets', () => {
   for (const text of ['', '\\', '%', '\\u', '\\u00', '%2', 'k%2fey', `{"a":"${toUnicode('key')}"}`, SECRET.slice(1)])
     expect([text, contains(text)]).toEqual([text, false]);
