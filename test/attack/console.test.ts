@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { createRequire } from 'node:module';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { PageData, RenderPage } from '../../src/admin/console/page.ts';
 import type { DeliveryDetail } from '../../src/admin/console/schemas.ts';
@@ -400,6 +402,35 @@ test('keeps at most 8 streams, although the passwords of many clients are checke
   expect([open, opened >= 8]).toEqual([8, true]);
   await send(gate.port, makeDelivery());
   expect((await ask('/deliveries/stream')).status).toBe(503);
+});
+
+describe('the stream ends', () => {
+  test.each([
+    ['the token is rotated', 'token', 'u'.repeat(32), { Authorization: `Bearer ${'t'.repeat(32)}` }],
+    ['the user is removed', 'operators', makeEntry('other', 'password'), LOGIN],
+  ])('when %s, and no other one', async (_, file, text, headers) => {
+    const token = { secret: { file: 'token' } };
+    gate = await startConsoleGate(app.port, { admin: { ...ADMIN, token } });
+    const streams = [headers, file === 'token' ? LOGIN : { Authorization: `Bearer ${'t'.repeat(32)}` }].map((fields) => {
+      const stream = { status: 0, isClosed: false };
+      const options = { port: gate.adminPort, path: '/api/v1/deliveries/stream', headers: fields, agent: false };
+      const client = request(options, (response) => {
+        stream.status = response.statusCode ?? 0;
+        response.resume().on('error', () => undefined);
+        response.once('close', () => {
+          stream.isClosed = true;
+        });
+      });
+      client.on('error', () => undefined).end();
+      onTestFinished(() => void client.destroy());
+      return stream;
+    });
+    await until(() => streams.every(({ status }) => status === 200));
+    writeFileSync(join(gate.folder, file), text);
+    await until(() => streams[0]?.isClosed === true);
+    expect(streams[1]?.isClosed).toBe(false);
+    expect((await ask('/overview', headers)).status).toBe(401);
+  });
 });
 
 test('disconnects a client that does not read the stream, and keeps serving others', async () => {

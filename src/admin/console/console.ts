@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RealmConfig } from '../../config/schema/config.ts';
+import type { User } from '../../core/admitted.ts';
 import { toInstant } from '../../core/clock.ts';
 import { HeaderFields } from '../../core/head.ts';
 import { toPlainAddress } from '../../core/ip-address.ts';
@@ -192,6 +193,7 @@ export class Console {
       context: () => this.#toContext(),
       isCaptured,
       findBodyDenial: (request) => this.#access.findBodyDenial(request),
+      isAuthorized: (request) => this.#access.isAuthorized(request),
       stream: this.#stream,
     };
   }
@@ -267,6 +269,8 @@ const DENIALS: Readonly<Record<AdminDenialLabel, readonly [ProblemCode, string]>
 /** The rule of the API. */
 export class ConsoleAccess {
   readonly #parts: ConsoleAccessParts;
+  /** Who sent a request, as long as it lasts. */
+  readonly #users = new WeakMap<IncomingMessage, User>();
 
   constructor(parts: ConsoleAccessParts) {
     this.#parts = parts;
@@ -282,6 +286,12 @@ export class ConsoleAccess {
       return this.#authorizeByPassword(request, password);
     const denial = access.authorize(request);
     return denial && this.#deny(denial.reason, denial.response.headers?.['WWW-Authenticate']);
+  }
+
+  /** Whether a request that `authorize` allowed still is: its response may last longer than the token or the password. */
+  isAuthorized(request: IncomingMessage): boolean {
+    const user = this.#users.get(request);
+    return user === undefined ? this.#parts.access.authorize(request) === undefined : user.login?.isLive() !== false;
   }
 
   /**
@@ -312,7 +322,10 @@ export class ConsoleAccess {
     const client = { address: toPlainAddress(request.socket.remoteAddress ?? ''), scheme: 'http' } as const;
     const result = await password.check({ client, headers: new HeaderFields(request.rawHeaders) });
     // Only a user is authorized.
-    if ('name' in result) return undefined;
+    if ('name' in result) {
+      this.#users.set(request, result);
+      return undefined;
+    }
     return result.code === 'credentials_required' ? this.#deny('no_password') : toRefusalProblem(result);
   }
 

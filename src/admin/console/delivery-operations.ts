@@ -33,6 +33,8 @@ export interface DeliveryParts {
   readonly isCaptured: (requestId: string) => boolean;
   /** Why an authorized request gets no bodies; undefined if it does. */
   readonly findBodyDenial: (request: IncomingMessage) => BodyDenial | undefined;
+  /** Whether a request that was authorized still is. */
+  readonly isAuthorized: (request: IncomingMessage) => boolean;
   readonly stream: DeliveryStream;
 }
 
@@ -90,7 +92,7 @@ function createList(parts: DeliveryParts): Operation {
   });
 }
 
-function createStream({ stream }: DeliveryParts): Operation {
+function createStream({ isAuthorized, stream }: DeliveryParts): Operation {
   return defineOperation({
     id: 'streamRecentDeliveries',
     method: 'GET',
@@ -107,8 +109,12 @@ function createStream({ stream }: DeliveryParts): Operation {
       return {
         status: 200,
         contentType: 'text/event-stream',
-        stream: (response: ServerResponse, client: PauseOwner) =>
-          stream.open(response, client, lastId, (row) => isStreamed(row, query)),
+        stream: (response: ServerResponse, owner: PauseOwner) =>
+          stream.open(response, lastId, {
+            owner,
+            isSelected: (row) => isStreamed(row, query),
+            isAuthorized: () => isAuthorized(incoming),
+          }),
       };
     },
   });

@@ -26,10 +26,11 @@ const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
 /** Whether a client's filters select a row. */
 type IsSelected = (row: Row) => boolean;
 
-interface StreamClient {
+/** Whether the token is still the one of the config, or the user still has the password. */
+type IsAuthorized = () => boolean;
+
+interface StreamClient extends StreamRequest {
   readonly response: ServerResponse;
-  readonly owner: PauseOwner;
-  readonly isSelected: IsSelected;
   /** The number of the last own request that was sent or skipped. */
   seen: number;
   /** The same for requests of other replicas; undefined until those that the list has are read. */
@@ -37,6 +38,13 @@ interface StreamClient {
   /** Whether requests of other replicas are missing, as far as the client knows. */
   isMissingShared: boolean;
   writtenAt: Milliseconds;
+}
+
+/** What a client asked for. */
+interface StreamRequest {
+  readonly owner: PauseOwner;
+  readonly isSelected: IsSelected;
+  readonly isAuthorized: IsAuthorized;
 }
 
 /** The requests of this replica, or of the others, that clients may not have seen. */
@@ -78,7 +86,7 @@ export class DeliveryStream {
   }
 
   /** Adds a client after its head was written; `lastId`: its Last-Event-ID. */
-  open(response: ServerResponse, owner: PauseOwner, lastId: string | undefined, isSelected: IsSelected): void {
+  open(response: ServerResponse, lastId: string | undefined, request: StreamRequest): void {
     // Its client left while its password was checked: no `close` would remove it, so it would count as connected forever.
     if (response.destroyed) return;
     // Passwords of several clients were checked at once.
@@ -91,7 +99,7 @@ export class DeliveryStream {
     // After a restart, numbers start at 1 again: the client must reload the list.
     response.write(lastId !== undefined && seen === undefined ? 'event: reset\ndata: {}\n\n' : ': open\n\n');
     const start = seen ?? { seen: journal.recorded, seenShared: undefined };
-    const client: StreamClient = { response, owner, isSelected, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
+    const client: StreamClient = { ...request, response, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
     this.#clients.add(client);
     onEvent(response, 'close', () => this.#remove(client));
     if (shared !== undefined) runDetached(this.#readShared(shared));
@@ -130,8 +138,10 @@ export class DeliveryStream {
   #flush(): void {
     let known: ViewContext | undefined;
     const context = (): ViewContext => (known ??= this.#parts.context());
+    // The token was rotated, or the user removed: new requests are rejected, and a stream may last for days.
+    for (const { response, isAuthorized } of this.#clients) if (!isAuthorized()) response.destroy();
     // The others get what they missed, or how much it was, once they have read the last flush.
-    const ready = [...this.#clients].filter(({ response }) => !response.writableNeedDrain);
+    const ready = [...this.#clients].filter(({ response }) => !response.destroyed && !response.writableNeedDrain);
     const own = this.#listOwn(ready, context);
     const shared = this.#listShared(ready);
     const format = remember(({ view }) => JSON.stringify(redactView(view, context().redact)));

@@ -80,7 +80,11 @@ function start() {
   };
   const open = (lastId?: string, isSelected: (row: Row) => boolean = () => true): FakeResponse => {
     const response = new FakeResponse();
-    stream.open(response as unknown as ServerResponse, makePauseOwner(clock), lastId, isSelected);
+    stream.open(response as unknown as ServerResponse, lastId, {
+      owner: makePauseOwner(clock),
+      isSelected,
+      isAuthorized: () => true,
+    });
     return response;
   };
   const record = (id: number): void => journal.add(1, makeRequestLine({ requestId: toId(id), route: 'own' }));
@@ -236,7 +240,8 @@ test('does not count a client that left before its stream began', async () => {
   const [, response] = (await once(server, 'request')) as [unknown, ServerResponse];
   request.destroy();
   await once(response, 'close');
-  for (let i = 0; i < MAX_STREAMS; i++) stream.open(response, makePauseOwner(clock), undefined, () => true);
+  const options = { owner: makePauseOwner(clock), isSelected: () => true, isAuthorized: () => true };
+  for (let i = 0; i < MAX_STREAMS; i++) stream.open(response, undefined, options);
   expect([stream.isFull, clock.timers]).toEqual([false, 0]);
   expect(open().text).toBe(': open\n\n');
   server.close();
