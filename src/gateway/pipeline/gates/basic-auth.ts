@@ -1,8 +1,9 @@
 /** Authenticates the client by HTTP Basic (RFC 7617). */
 import { hash } from 'node:crypto';
+import { hostname } from 'node:os';
 import type { User } from '../../../core/admitted.ts';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
-import { toClientNetwork } from '../../../core/ip-address.ts';
+import { isLoopbackIp, toClientNetwork } from '../../../core/ip-address.ts';
 import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempts.ts';
 import { type BasicCredentials, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
@@ -134,8 +135,12 @@ function toRealmTag(realm: string): string {
   return `{${hash('sha256', realm, 'base64url').slice(0, 12)}}`;
 }
 
+const IPV6_LOOPBACK_NETWORK = toClientNetwork('::1');
+
+/** A loopback address is another client on each machine: guesses in one pod must not ban the operators and apps of all others. */
 function toClientKey(prefix: string, network: string): string {
-  return `${prefix}:c:${network}`;
+  const isLocal = network === IPV6_LOOPBACK_NETWORK || isLoopbackIp(network);
+  return `${prefix}:c:${isLocal ? `${hostname()}:` : ''}${network}`;
 }
 
 function toUserKey(prefix: string, user: string): string {

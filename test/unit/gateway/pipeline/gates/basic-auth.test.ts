@@ -1,7 +1,7 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { HeaderFields } from '../../../../../src/core/head.ts';
 import type { ParsedHead } from '../../../../../src/core/request.ts';
-import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
+import { createBasicAuthGate, toAttemptKey } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
 import { createMemoryAttempts } from '../../../../../src/users/attempts.ts';
 import type { CountAttempt, PasswordVerifier } from '../../../../../src/users/verifier.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
@@ -31,6 +31,24 @@ function open(): { clock: FakeClock; check: (authorization?: string) => unknown 
     }) as unknown as ParsedHead;
   return { clock, check: (authorization = toBasic('Aladdin', 'guess').Authorization) => gate.check(toHead(authorization)) };
 }
+
+const machine = vi.hoisted(() => ({ name: 'pod-a' }));
+vi.mock(import('node:os'), async (load) => ({ ...(await load()), hostname: () => machine.name }));
+
+test.each([
+  ['127.0.0.1', false],
+  ['127.9.9.9', false],
+  ['::1', false],
+  ['::ffff:127.0.0.1', false],
+  ['192.0.2.7', true],
+  ['2001:db8::1', true],
+])('counts failures of %s for all machines: %s', (client, isShared) => {
+  const [a, b] = ['pod-a', 'pod-b'].map((name) => {
+    machine.name = name;
+    return toAttemptKey('admin', { client });
+  });
+  expect(a === b).toBe(isShared);
+});
 
 const toCredentials = (bytes: string): string => `Basic ${Buffer.from(bytes, 'latin1').toString('base64')}`;
 
