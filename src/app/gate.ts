@@ -41,7 +41,8 @@ export class Gate {
   readonly #services: Services;
   readonly #requests: ExchangePort;
   readonly #listen: ListenServer;
-  readonly #admin: AdminServer;
+  /** Only of the worker that opens the ports: another one would share the figures of its requests a second time. */
+  #admin: AdminServer | undefined;
   readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
   readonly #sidePorts: SidePorts;
@@ -59,7 +60,7 @@ export class Gate {
 
   constructor(ready: PreparedConfig, context: GateContext) {
     const { clock, logger, others = NO_OTHER_WORKERS } = context;
-    const { limits, listen, admin } = ready.loaded.config;
+    const { limits, listen } = ready.loaded.config;
     this.#context = context;
     this.#ready = ready;
     this.#others = others;
@@ -102,21 +103,6 @@ export class Gate {
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#upstreams = new Upstreams(clock, this.#services.routeParts.capacity.most, context.createUpstream);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
-    this.#admin = buildAdmin(admin, {
-      ...telemetry,
-      metrics: context.others === undefined ? metrics : toCombined(metrics, context.others),
-      services: this.#services,
-      version: context.version,
-      config: () => this.#ready.loaded.config,
-      access: this.#adminAccess,
-      routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
-      toKeySet: () => this.#services.signer.toKeySet(),
-      notReadyBecause: () => this.#notReadyBecause,
-      degradedBecause: () => this.#services.storeProblem() ?? this.#services.provider?.provider.problem,
-      stuckFor: () => this.#services.eventLoopMonitor.stuckFor ?? this.#others.stuckFor,
-      collect: context.others && (() => this.#others.collect(false)),
-      leave: (pause) => this.#leave(pause),
-    });
     this.#cancelCleanup = clock.every(CLEANUP_INTERVAL_MS, () => {
       logger.reportDropped();
       telemetry.captures.forgetOld();
@@ -126,6 +112,8 @@ export class Gate {
 
   /** Opens the ports; rejects with the system's error if one cannot be opened. */
   async start(): Promise<GateAddresses> {
+    const admin = this.#buildAdmin();
+    this.#admin = admin;
     this.#apply(this.#ready);
     const { store, routes } = this.#ready.loaded.config;
     if (store.redis === undefined && routes.some(remembersIds))
@@ -134,7 +122,7 @@ export class Gate {
       this.#context.logger.warn('upgrades_ignored', { node: process.version, hint: HINTS.upgradesIgnored });
     await this.#configReloads.watch(this.#ready.seen);
     try {
-      const addresses = await openPorts({ admin: this.#admin, data: this.#hasDataPort && this.#listen, ...this.#sidePorts });
+      const addresses = await openPorts({ admin, data: this.#hasDataPort && this.#listen, ...this.#sidePorts });
       await this.#others.start(toJoinedPorts(addresses), this.#ready.loaded.hash);
       this.#notReadyBecause = undefined;
       return addresses;
@@ -147,6 +135,26 @@ export class Gate {
       this.#services.unwatchErrors();
       throw thrown;
     }
+  }
+
+  #buildAdmin(): AdminServer {
+    const { version, others } = this.#context;
+    const { telemetry, metrics } = this.#services;
+    return buildAdmin(this.#ready.loaded.config.admin, {
+      ...telemetry,
+      metrics: others === undefined ? metrics : toCombined(metrics, others),
+      services: this.#services,
+      version,
+      config: () => this.#ready.loaded.config,
+      access: this.#adminAccess,
+      routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
+      toKeySet: () => this.#services.signer.toKeySet(),
+      notReadyBecause: () => this.#notReadyBecause,
+      degradedBecause: () => this.#services.storeProblem() ?? this.#services.provider?.provider.problem,
+      stuckFor: () => this.#services.eventLoopMonitor.stuckFor ?? this.#others.stuckFor,
+      collect: others && (() => this.#others.collect(false)),
+      leave: (pause) => this.#leave(pause),
+    });
   }
 
   /** For a worker other than the first: joins its ports. */
@@ -236,7 +244,7 @@ export class Gate {
     this.#services.memory.close();
     this.#upstreams.destroy();
     this.#cancelCleanup();
-    this.#admin.close();
+    this.#admin?.close();
   }
 
   /** Reloads the config; on any error the old one stays active. One reload at a time, in order. */

@@ -4,6 +4,7 @@ import { Agent, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { stringify } from 'yaml';
+import type { Overview } from '../../src/admin/console/schemas.ts';
 import { holdResponses } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -45,6 +46,17 @@ test('metrics, journal, keys and log show the requests of all workers', async ()
   // `log` parses each line, so all are whole.
   await until(() => gate.log().filter(isRequest).length === ENOUGH);
   expect(workersOf(gate, isRequest)).toEqual([1, 2]);
+});
+
+test('the console of a gate with workers shares each request and its figures once', async () => {
+  const gate = await start(plain());
+  const read = async (): Promise<Overview> =>
+    (await (await fetch(`http://127.0.0.1:${gate.adminPort}/api/v1/overview`)).json()) as Overview;
+  await read();
+  expect(statusesOf(await sendMany(gate))).toEqual([200]);
+  await until(async () => (await readMetric(gate, 'sidegate_console_shared_total{outcome="sent"}')) === ENOUGH);
+  expect(await readMetric(gate, 'sidegate_console_shared_total{outcome="dropped"}')).toBe(0);
+  expect((await read()).replicas).toHaveLength(1);
 });
 
 test('gauges add up: connections that are open, and requests that the app is handling', async () => {

@@ -119,6 +119,8 @@ export class SharedEntries {
       return JSON.stringify(own);
     });
     onShared('dropped', to - from - texts.length);
+    // Redis keeps the last batches of all replicas: an empty one would push out another.
+    if (texts.length === 0) return;
     try {
       await shared.publish('deliveries', `[${texts.join(',')}]`);
       onShared('sent', texts.length);

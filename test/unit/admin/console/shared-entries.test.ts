@@ -65,6 +65,17 @@ test('shares at most 200 at once and 64 KiB, the newest, and counts the others',
   expect(batches[1]?.text.length).toBeLessThanOrEqual(65_536 + 1_000);
 });
 
+test('publishes no batch if the journal has already forgotten all of its requests', async () => {
+  const { store, batches } = createStore();
+  const { share, add, journal, counts } = open(store);
+  await share();
+  add(3);
+  await share();
+  journal.takeAll();
+  await share();
+  expect([batches, counts]).toEqual([[], { dropped: 3 }]);
+});
+
 /** As large as untrusted clients can make them. */
 const LARGE: RequestDetails = {
   path: `/${'p'.repeat(1_023)}...`,
