@@ -1,4 +1,7 @@
 /** Checks the fields of a scheme that an app wrote: a mistyped name would make every delivery fail, or switch a check off. Loaded only for such a scheme. */
+import { checkDescription } from '../config/rules/validate-places.ts';
+import type { Problem } from '../core/problem.ts';
+import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
 import type {
   SchemeDescription,
   SecretDescription,
@@ -7,6 +10,7 @@ import type {
   TimestampDescription,
 } from '../verify/schemes/description.ts';
 import type { PublicKeyDescription } from '../verify/schemes/key-description.ts';
+import { findAmbiguity, toPieceTitle } from '../verify/schemes/layout.ts';
 import {
   ANY,
   COUNT,
@@ -90,7 +94,9 @@ const SCHEME: Rules<SchemeDescription> = {
       count: needed(COUNT),
       signature: needed(INDEX),
     }),
-    forms: needed(listOf(fields<SignatureForm>({ prefix: needed(STRING), algorithm: needed(TEXT) }))),
+    forms: needed(
+      listOf(fields<SignatureForm>({ prefix: needed(STRING), algorithm: needed(oneOf(...Object.keys(ALGORITHMS))) })),
+    ),
   }),
   isSignedInContent: FLAG,
   signed: needed(listOf(PIECE)),
@@ -123,11 +129,11 @@ const SCHEME: Rules<SchemeDescription> = {
     privatePrefix: STRING,
   }),
   certificate: ANY,
-  jwksUrl: ANY,
+  jwksUrl: [() => false, 'supported: list the public keys in secrets'],
   jwt: ANY,
   tolerance: needed(fields<SchemeDescription['tolerance']>({ past: TIME, future: TIME })),
   contentTypes: needed(VERIFIER.contentTypes),
-  methods: NAMES,
+  methods: [(value) => isListOf(/^[A-Z]{1,32}$/, value), 'a list of methods'],
   isPortOptional: FLAG,
   contentDigestParameter: TEXT,
   decodedInUrl: TEXT,
@@ -138,10 +144,13 @@ const SCHEME: Rules<SchemeDescription> = {
   leastSecretBytes: COUNT,
 };
 
-/** Throws VerifierError for the first wrong field. Unknown algorithms are found when the scheme is compiled. */
-export function checkCustomScheme(scheme: SchemeDescription): void {
+/** Throws VerifierError for the first wrong field. Returns what the rules of the gate find. */
+export function* checkCustomScheme(scheme: SchemeDescription): Iterable<Problem> {
   checkSettings(scheme, SCHEME, 'scheme');
-  for (const piece of ['timestamp', 'id'] as const)
-    if (scheme.signed.includes(piece) && scheme[piece] === undefined)
-      fail(`scheme.${piece}: signed lists it, so its place must be set`);
+  if (scheme.signature?.forms.length === 0) fail('scheme.signature.forms: the list is empty, so no delivery could be verified');
+  yield* checkDescription(scheme, ['scheme']);
+  const ambiguity = findAmbiguity(scheme);
+  if (ambiguity === undefined) return;
+  const [before, after] = [toPieceTitle(ambiguity.before), toPieceTitle(ambiguity.after)];
+  fail(`scheme: bytes could move between ${before} and ${after} under one signature; set a separator`);
 }

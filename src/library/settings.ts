@@ -1,6 +1,7 @@
 /** Checks the settings of a verifier: apps in JavaScript can pass anything, such as an unset variable, and a wrong value could switch a check off. */
 import { type Milliseconds, parseDuration } from '../core/clock.ts';
 import { MEDIA_TYPE } from '../core/head.ts';
+import type { Problem } from '../core/problem.ts';
 import type { Tolerance } from '../verify/schemes/description.ts';
 import type { Duration, HandshakeSettings, SecretOptions, VerifierOptions } from './types.ts';
 
@@ -31,6 +32,7 @@ export const COUNT: Rule = [isCount, 'an integer above 0'];
 export const LABEL: Rule = [(value) => isMatch(/^[\x21-\x7e]{1,128}$/, value), '1 to 128 visible ASCII characters'];
 export const TEXT: Rule = [(value) => isMatch(/./, value), 'text'];
 const FUNCTION: Rule = [isFunction, 'a function'];
+const FLAG: Rule = [(value) => typeof value === 'boolean', 'true or false'];
 
 export function oneOf(...values: string[]): Rule {
   return [(value) => values.includes(value as string), values.join(' or ')];
@@ -54,13 +56,14 @@ export const VERIFIER: Rules<VerifierOptions> = {
   handshake: [(value) => value === 'off' || isObject(value), 'off or an object'],
   maxBody: [(value) => isCount(value) && (value as number) <= MAX_BODY, 'an integer above 0 and at most 1 GiB'],
   contentTypes: [(value) => isListOf(MEDIA_TYPE, value), 'a list of media types in lower case, such as application/json'],
-  allowQuery: [(value) => typeof value === 'boolean', 'true or false'],
+  allowQuery: FLAG,
   publicUrl: [
     (value) => isMatch(/^https?:\/\/[^?#@/]+(?:\/[^?#]*[^?#/])?$/i, value) && URL.canParse(value as string),
     'scheme and host, such as https://hooks.example.com',
   ],
   urlCredentials: ANY,
   receiverId: LABEL,
+  allowWeakDigest: FLAG,
   onStoreError: FUNCTION,
   onRejected: FUNCTION,
   now: FUNCTION,
@@ -101,6 +104,15 @@ export function check(value: unknown, [isRight, wanted, isNeeded]: Rule, setting
 /** No text and no object, which may be or contain a secret. */
 function show(value: unknown): string {
   return typeof value === 'string' || Object(value) === value ? `the ${typeof value}` : String(value);
+}
+
+/** Throws for the first error of the gate's rules, whose paths begin where the settings do; warnings are collected. */
+export function report(problems: Iterable<Problem>, warn: (text: string) => void): void {
+  for (const { severity, path, message, hint } of problems) {
+    const text = `${path.join('.').replace(/^custom|^$/, 'scheme')}: ${message}`;
+    if (severity === 'error') fail(hint === undefined ? text : `${text}; ${hint}`);
+    warn(text);
+  }
 }
 
 /** The time by the clock of the app. */

@@ -108,6 +108,11 @@ export interface VerifierOptions {
   readonly urlCredentials?: string | undefined;
   /** The ID under which the sender knows the receiver, for schemes that sign it (`paypal`). */
   readonly receiverId?: string | undefined;
+  /**
+   * Accepts a signature over a CRC-32 of the body (`paypal`), with `dedup`. Insecure: anyone who has a signed delivery that was not handled yet can
+   * write another body for its signature, so the app must read the event from the API of the sender, by its ID. Default: false.
+   */
+  readonly allowWeakDigest?: boolean | undefined;
   /** Called when the store fails or is full: for a claim, whose event gets 503, and for a settlement after the response of `handle` is known. Default: nothing. */
   readonly onStoreError?: ((error: unknown) => void) | undefined;
   /** Called with each delivery that `handle` rejects, for the log. Default: nothing. */

@@ -8,14 +8,11 @@ import { REFUSALS, Refusal, refuse } from '../core/refusal.ts';
 import { isPromise } from '../core/safe-events.ts';
 import { type Secret, toSecret } from '../core/secret.ts';
 import { createContentGate } from '../gateway/pipeline/gates/content.ts';
-import type { EventGate, HeadGate, RouteGates, VerifiedEventGate } from '../gateway/pipeline/gates/gate.ts';
-import { createOpenHandshakeGate, createSignedHandshakeGate } from '../gateway/pipeline/gates/handshakes.ts';
+import type { EventGate, RouteGates, VerifiedEventGate } from '../gateway/pipeline/gates/gate.ts';
 import { createSignatureGate } from '../gateway/pipeline/gates/signature.ts';
 import { GuardedRequest, type GuardedRoute } from '../gateway/pipeline/guarded-request.ts';
 import { settleByStatus } from '../gateway/upstream/outcome.ts';
 import { createMemorySeenIds } from '../state/memory.ts';
-import { type Handshake, MAX_OPEN_BODY_BYTES } from '../verify/handshakes/handshake.ts';
-import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import {
   coversBody,
@@ -26,14 +23,25 @@ import {
   signsUrl,
   toSenderMethods,
 } from '../verify/schemes/coverage.ts';
-import { isToken, type SchemeDescription, type Tolerance, withReceiverId } from '../verify/schemes/description.ts';
+import { type SchemeDescription, type Tolerance, withReceiverId } from '../verify/schemes/description.ts';
 import { KeyRing } from '../verify/schemes/keys.ts';
-import { findAmbiguity, toPieceTitle } from '../verify/schemes/layout.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { Claims, NamedSecret } from './claims.ts';
 import { compute } from './compute.ts';
+import type { HandshakeContext, HandshakeGates } from './handshake.ts';
 import { toHead } from './request.ts';
-import { COUNT, checkSettings, fail, HANDSHAKE, readNow, SECRET, toTolerance, VERIFIER, VerifierError } from './settings.ts';
+import {
+  COUNT,
+  checkSettings,
+  fail,
+  HANDSHAKE,
+  readNow,
+  report,
+  SECRET,
+  toTolerance,
+  VERIFIER,
+  VerifierError,
+} from './settings.ts';
 import type {
   EventStore,
   RawRequest,
@@ -234,16 +242,17 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   if (typeof options.handshake === 'object') checkSettings(options.handshake, HANDSHAKE, 'handshake');
   const now = (): number => readNow(options.now ?? systemClock.now);
   now();
-  const { preset, ...found } = await findScheme(options.scheme);
+  const warnings: string[] = [];
+  const warn = (warning: string): void => {
+    warnings.push(warning);
+  };
+  const { preset, ...found } = await findScheme(options.scheme, warn);
   const { receiverId } = options;
   if (receiverId !== undefined && !preset.signed.includes('receiverId'))
     fail(`receiverId: ${preset.name} does not sign it; remove receiverId`);
   const description = receiverId === undefined ? preset : withReceiverId(preset, receiverId);
   checkDescription(description, options);
-  const warnings: string[] = [];
-  const warn = (warning: string): void => {
-    warnings.push(warning);
-  };
+  await checkRules(description, options, warn);
   const named = options.secrets.map((each, at) => {
     const given = typeof each === 'string' || each === undefined ? { secret: each } : each;
     checkSettings(given, SECRET, `secrets[${at}]`);
@@ -256,7 +265,8 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     // Such as a path of a custom scheme that is not one of JSON.
     throw thrown instanceof VerifierError ? thrown : new VerifierError(`scheme: ${toErrorText(thrown)}`, { cause: thrown });
   });
-  const handshake = await prepareHandshake(scheme, options, warn);
+  const appMethods = toSenderMethods(description) ?? ['POST'];
+  const handshake = await findHandshake({ scheme, ring, methods: appMethods, warn }, options);
   const { dedup } = options;
   const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance ?? description.tolerance);
   const reports = { warn, onError: toCallbacks(options).onStoreError };
@@ -264,8 +274,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     dedup === undefined
       ? undefined
       : await (await import('./claims.ts')).createClaims(dedup, { description, tolerance, secrets: named, ...reports });
-  const appMethods = toSenderMethods(description) ?? ['POST'];
-  const gates = buildGates({ scheme, ring, handshake, tolerance, methods: appMethods }, options);
+  const gates = buildGates({ scheme, ring, handshake, tolerance }, options);
   const webhook = gates.webhook && { ...gates.webhook, claims: claims === undefined ? [] : [claims.gate] };
   const { method } = handshake;
   return {
@@ -282,9 +291,9 @@ interface FoundScheme extends Pick<PreparedRoute, 'statuses' | 'acknowledgement'
   readonly preset: SchemeDescription;
 }
 
-async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundScheme> {
+async function findScheme(scheme: VerifierOptions['scheme'], warn: (text: string) => void): Promise<FoundScheme> {
   if (typeof scheme !== 'string') {
-    (await import('./custom-scheme.ts')).checkCustomScheme(scheme);
+    report((await import('./custom-scheme.ts')).checkCustomScheme(scheme), warn);
     return { preset: scheme, statuses: undefined, acknowledgement: undefined };
   }
   const [{ findPreset }, { toStatuses, toAcknowledgement }] = await Promise.all([
@@ -297,27 +306,29 @@ async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundSchem
 }
 
 /** Rejects what cannot be verified here, or could not be verified safely. */
-function checkDescription(description: SchemeDescription, { scheme, publicUrl }: VerifierOptions): void {
-  const { name, signature, jwt, isSignedInContent, signed } = description;
+function checkDescription(description: SchemeDescription, { publicUrl }: VerifierOptions): void {
+  const { name, signature, jwt, isSignedInContent } = description;
   const gate = 'run sidegate in front of the app instead';
   if (jwt !== undefined) fail(`scheme: ${name} signs with JSON Web Tokens, which need more than WebCrypto; ${gate}`);
   if (isSignedInContent === true)
     fail(`scheme: ${name} signs with certificates that must be fetched, which the library does not do; ${gate}`);
   if (signature === undefined) fail(`scheme: ${name} has no signature, so anyone could send events`);
-  if (signed.includes('receiverId')) fail(`receiverId: ${name} signs it, so it must be set`);
   if (signsUrl(description) && publicUrl === undefined)
     fail(`publicUrl: ${name} signs the URL, so the library must know its scheme and host, such as https://hooks.example.com`);
-  if (typeof scheme === 'string') return;
-  const { forms } = signature;
-  if (forms.length === 0 || !forms.every(({ algorithm }) => Object.hasOwn(ALGORITHMS, algorithm)))
-    fail(`scheme.signature.forms: the list must have algorithms, which are ${Object.keys(ALGORITHMS).join(', ')}`);
-  if (!isToken(signature) && !coversBody(description) && description.unsignedBody === undefined && !signed.includes('crc32'))
-    fail('scheme.signed: the body is not signed, so anyone could change it; sign it, or accept that by unsignedBody: true');
-  // Of the presets, the one that has one is handled as its sender signs (`form`).
-  const ambiguity = findAmbiguity(description);
-  if (ambiguity === undefined) return;
-  const [before, after] = [toPieceTitle(ambiguity.before), toPieceTitle(ambiguity.after)];
-  fail(`scheme: bytes could move between ${before} and ${after} under one signature; set a separator`);
+}
+
+/** Rejects what the gate rejects: settings with which an event counts that nobody signed, or more than once. Most presets sign all that matters. */
+async function checkRules(
+  description: SchemeDescription,
+  { scheme, dedup, allowWeakDigest = false }: VerifierOptions,
+  warn: (text: string) => void,
+): Promise<void> {
+  if (typeof scheme === 'string' && coversBody(description) && !allowWeakDigest) return;
+  const { checkCoverage, checkId, checkWeakDigest } = await import('../config/rules/validate-places.ts');
+  const { unsignedId = 'check' } = dedup === undefined || 'claim' in dedup ? {} : dedup;
+  const policy = dedup === undefined ? ('off' as const) : { unsignedId, onStoreError: 'refuse' as const };
+  const route = { description, scheme: description.name, allowWeakDigest, dedup: policy };
+  for (const rule of [checkCoverage, checkWeakDigest, checkId]) report(rule(route, []), warn);
 }
 
 function createRing(
@@ -363,56 +374,27 @@ function parseSecret(
   return parsed.key;
 }
 
-/** A handshake with the method that only it uses, and whether the URL contains its token. */
-type MethodHandshake = Handshake & { readonly method?: string | undefined; readonly isTokenInUrl: boolean };
-
-async function prepareHandshake(
-  scheme: Scheme,
-  { handshake: given, allowQuery = false }: VerifierOptions,
-  warn: (text: string) => void,
-): Promise<MethodHandshake> {
-  const { description } = scheme;
-  const { name, handshake: own } = description;
-  if (given === 'off') return { isTokenInUrl: false };
+async function findHandshake(
+  context: Pick<HandshakeContext, 'scheme' | 'ring' | 'methods' | 'warn'>,
+  options: VerifierOptions,
+): Promise<HandshakeGates> {
+  const { handshake: given, allowQuery = false } = options;
+  const { name, handshake: own } = context.scheme.description;
+  if (given === 'off' || (given === undefined && own === undefined)) return { isTokenInUrl: false };
   const type = given?.type ?? own;
-  if (type === undefined) {
-    if (given === undefined) return { isTokenInUrl: false };
-    fail(`handshake: ${name} has no handshake by default; set handshake.type`);
-  }
-  const [{ HANDSHAKES, compileHandshake, hasTokenInUrl }, { checkHandshake }] = await Promise.all([
-    import('../verify/handshakes/catalogue.ts'),
-    import('../config/rules/validate-handshake.ts'),
-  ]);
-  if (!Object.hasOwn(HANDSHAKES, type))
-    fail(`handshake.type: ${JSON.stringify(type)} is unknown; the types are ${Object.keys(HANDSHAKES).join(', ')}`);
-  const { method, parameter } = HANDSHAKES[type];
-  const handshake = {
-    type,
-    verifyToken: given?.verifyToken,
-    parameter: given?.parameter ?? parameter,
-    allowedOrigins: [...(given?.allowedOrigins ?? [])],
-    allowedRate: given?.allowedRate,
-    publicKey: given?.publicKey,
-  };
-  for (const { severity, path, message, hint } of checkHandshake({ handshake, description, allowQuery }, ['handshake'])) {
-    const text = `${path.join('.')}: ${message}`;
-    if (severity === 'error') fail(hint === undefined ? text : `${text}; ${hint}`);
-    warn(text);
-  }
-  const hasToken = handshake.verifyToken !== undefined;
-  const compiled = compileHandshake({ ...handshake, parameter: handshake.parameter ?? '', hasToken, allowQuery, scheme });
-  return { ...compiled, method, isTokenInUrl: hasTokenInUrl(handshake) };
+  if (type === undefined) fail(`handshake: ${name} has no handshake by default; set handshake.type`);
+  const { createHandshakeGates } = await import('./handshake.ts');
+  return createHandshakeGates(type, given ?? {}, { ...context, allowQuery, offer: toCallbacks(options).onOfferedToken });
 }
 
 interface Compiled {
   readonly scheme: Scheme;
   readonly ring: KeyRing;
-  readonly handshake: MethodHandshake;
+  readonly handshake: HandshakeGates;
   readonly tolerance: Tolerance | undefined;
-  readonly methods: readonly string[];
 }
 
-function buildGates({ scheme, ring, handshake, tolerance, methods }: Compiled, options: VerifierOptions): RouteGates {
+function buildGates({ scheme, ring, handshake, tolerance }: Compiled, options: VerifierOptions): RouteGates {
   const { description } = scheme;
   const { maxBody = DEFAULT_MAX_BODY, allowQuery = false, publicUrl = '', contentTypes = description.contentTypes } = options;
   const bindsMediaType = description.signed.length > 0;
@@ -425,13 +407,8 @@ function buildGates({ scheme, ring, handshake, tolerance, methods }: Compiled, o
     publicUrl,
     onKeyUsed: () => undefined,
   });
-  const { open, openBody, signed } = handshake;
-  const offer = (token: Secret): void => toCallbacks(options).onOfferedToken(token.expose().toString('utf8'));
   return {
-    handshake:
-      open === undefined && openBody === undefined
-        ? undefined
-        : computeHandshake(createOpenHandshakeGate({ open, openBody }, ring, { methods, offer })),
+    handshake: handshake.open,
     content: createContentGate({
       contentTypes,
       maxBody,
@@ -442,18 +419,7 @@ function buildGates({ scheme, ring, handshake, tolerance, methods }: Compiled, o
       coversQueryOf: (method) => coversQueryOf(description, method),
       mayBeEmpty: (method) => mayBeEmpty(description, method),
     }),
-    webhook: computeEvents(event, signed === undefined ? undefined : createSignedHandshakeGate(signed, ring)),
-  };
-}
-
-/** A short body is read before the gate runs, which then needs no `await` before its cryptography. */
-function computeHandshake(gate: HeadGate): HeadGate {
-  return {
-    async check(head) {
-      const { declaredLength } = head.body;
-      if (declaredLength !== undefined && declaredLength <= MAX_OPEN_BODY_BYTES) await head.body.read(MAX_OPEN_BODY_BYTES);
-      return compute(() => gate.check(head));
-    },
+    webhook: computeEvents(event, handshake.signed),
   };
 }
 

@@ -47,8 +47,8 @@ describe('the bundle', () => {
   test('has no file above 60 KiB; a verifier loads 110 KiB, and 36 KiB for the presets', () => {
     for (const file of files()) expect(sizeOf([file]), file).toBeLessThanOrEqual(60 * KIB);
     expect(sizeOf(closureOf(LIBRARY))).toBeLessThanOrEqual(110 * KIB);
-    expect(sizeOf(files())).toBeLessThanOrEqual(170 * KIB);
-    expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(64 * KIB);
+    expect(sizeOf(files())).toBeLessThanOrEqual(180 * KIB);
+    expect(files().reduce((sum, name) => sum + gzipSync(read(name)).length, 0)).toBeLessThanOrEqual(69 * KIB);
   });
 
   test('has the texts of the docs left out, which no request needs', () => {

@@ -5,14 +5,19 @@ import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
 import { coversBody, isFieldPiece, signsSortedForm } from '../../verify/schemes/coverage.ts';
-import type { Algorithm, SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
+import type { Algorithm, SchemeDescription, SignatureDescription, TimestampUnit } from '../../verify/schemes/description.ts';
 import { toPieceTitle } from '../../verify/schemes/layout.ts';
-import type { WebhookConfig } from '../schema/config.ts';
+import type { DedupConfig, WebhookConfig } from '../schema/config.ts';
 
 const KEYED_DIGESTS: ReadonlySet<Algorithm> = new Set(['sha256-secret-first', 'sha256-secret-last']);
 
+/** The settings of a route of the gate, or of a verifier of the library, whose safety depends on what is signed. */
+export interface SignedRoute extends Pick<WebhookConfig, 'description' | 'scheme' | 'allowWeakDigest'> {
+  readonly dedup: 'off' | Pick<DedupConfig, 'unsignedId' | 'onStoreError'>;
+}
+
 /** Reports what an attacker can change under a signature, and settings with which a captured signature counts more than once. */
-export function checkCoverage({ description, dedup, scheme }: WebhookConfig, path: Path): Problem[] {
+export function checkCoverage({ description, dedup, scheme }: SignedRoute, path: Path): Problem[] {
   const { signed, unsignedBody } = description;
   if (signed.length === 0 || coversBody(description)) {
     const message = 'the signature covers the whole body';
@@ -26,10 +31,10 @@ export function checkCoverage({ description, dedup, scheme }: WebhookConfig, pat
 }
 
 /** If the body is not signed, only dedup stops a second body with the same signature. */
-function* checkOnce(dedup: WebhookConfig['dedup'], scheme: string, path: Path): Iterable<Problem> {
+function* checkOnce(dedup: SignedRoute['dedup'], scheme: string, path: Path): Iterable<Problem> {
   const reuse = 'one captured signature is valid for any number of other bodies';
   if (dedup === 'off') {
-    yield error(path, `${scheme} does not sign the whole body: without dedup, ${reuse}`, 'remove dedup');
+    yield error(path, `${scheme} does not sign the whole body: without dedup, ${reuse}`, 'use dedup');
     return;
   }
   if (dedup.unsignedId === 'trust')
@@ -53,8 +58,143 @@ function toCoverageText({ signed, timestamp, id }: SchemeDescription, scheme: st
   return `${scheme} signs ${covered}. Anyone who captured a delivery that the app has not handled yet can change the rest`;
 }
 
+/** Everything wrong with a scheme that somebody wrote. */
+export function* checkDescription(description: SchemeDescription, path: Path): Iterable<Problem> {
+  const { signed, signature } = description;
+  const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
+  if (isToken !== (signature?.encoding === 'text'))
+    yield error(
+      [...path, 'signature', 'encoding'],
+      'encoding: text and algorithm: token require each other',
+      'encoding: text, with algorithm: token',
+    );
+  if (isToken && signed.length > 0) yield error([...path, 'signed'], 'a token does not sign anything', 'signed: []');
+  if (!isToken && description.jwt === undefined && !coversContent(description))
+    yield error(
+      [...path, 'signed'],
+      'the body is not signed, so anyone could change it',
+      'signed: [..., body]; or unsignedBody: true, if the sender signs only some fields, and you accept that',
+    );
+  yield* checkTimestamp(description, path);
+  yield* checkPassable(description, path);
+  yield* checkPlaces(description, path);
+  yield* checkAlgorithms(description, [...path, 'signature', 'forms']);
+}
+
+/** Rejects what no delivery can satisfy. */
+function* checkPassable({ signature, signed, timestamp, contentShape }: SchemeDescription, path: Path): Iterable<Problem> {
+  const { header = '', list, form, json, forms = [] } = signature ?? {};
+  const no = 'so no delivery could be verified';
+  if (list !== undefined && forms.length > 0 && forms.every(({ prefix }) => prefix.includes(list)))
+    yield error(
+      [...path, 'signature', 'list'],
+      `each prefix in forms contains the separator, ${no}`,
+      'remove list, or correct it',
+    );
+  const from = timestamp?.from;
+  if (from !== undefined && 'header' in from && header !== '' && from.header.toLowerCase() === header.toLowerCase())
+    yield error(
+      [...path, 'timestamp'],
+      `${header} would be needed twice, ${no}`,
+      'timestamp: { entry: PREFIX }, or another header',
+    );
+  const signsForm = signed.some((piece) => piece === 'form' || (typeof piece === 'object' && 'form' in piece));
+  if (signed.includes('form') && (form !== undefined || json !== undefined))
+    yield error(
+      [...path, 'signed'],
+      `the signed form would contain its own signature, ${no}`,
+      'sign the fields: [{ form: NAME }]',
+    );
+  if (contentShape !== undefined && signsForm)
+    yield error([...path, 'contentShape'], `a form is not JSON, ${no}`, 'remove contentShape');
+}
+
+function* checkTimestamp(description: SchemeDescription, path: Path): Iterable<Problem> {
+  const { signed, signature, timestamp } = description;
+  if (signed.includes('timestamp') && timestamp === undefined)
+    yield error(
+      [...path, 'signed'],
+      'the place of the signed timestamp is missing',
+      'timestamp: { header: NAME } or { entry: PREFIX }',
+    );
+  if (timestamp !== undefined && !isTimeSigned(description))
+    yield error(
+      [...path, 'timestamp'],
+      'the timestamp is not signed, so a replay could carry a new one',
+      'remove timestamp, or sign it',
+    );
+  if (timestamp !== undefined && 'entry' in timestamp.from) yield* checkTimeEntry(timestamp.unit, signature?.list, path);
+}
+
+/** At least by a checksum, which has separate rules. */
+function coversContent(description: SchemeDescription): boolean {
+  return coversBody(description) || description.signed.includes('crc32') || description.unsignedBody !== undefined;
+}
+
+/** As a piece, as part of the whole body, or among the headers that the request lists as signed. */
+function isTimeSigned(description: SchemeDescription): boolean {
+  const { signed, timestamp } = description;
+  if (timestamp === undefined || signed.includes('timestamp')) return true;
+  if ('claim' in timestamp.from) return true;
+  if ('json' in timestamp.from) return coversBody(description);
+  return 'header' in timestamp.from && signed.some((piece) => typeof piece === 'object' && 'headersIn' in piece);
+}
+
+function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Problem[] {
+  if (list === undefined) {
+    const missing = 'the timestamp is an entry of a list, but the signature header is not a list';
+    return [error([...path, 'signature', 'list'], missing, 'list: ","')];
+  }
+  if (unit !== 'http-date' || list === ';') return [];
+  const message = 'an HTTP date contains a comma and spaces, so it cannot be an entry of a list that they separate';
+  return [error([...path, 'timestamp', 'unit'], message, 'list: ";", if the sender separates the entries so')];
+}
+
+/** A CRC-32 is not a digest: four chosen bytes anywhere in another body give it the same one. Only the ID then stops a changed copy. */
+export function* checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: SignedRoute, path: Path): Iterable<Problem> {
+  const { signed, timestamp } = description;
+  if (signed.includes('receiverId')) {
+    const message = `${scheme} signs the ID under which the sender knows the receiver`;
+    yield error([...path, 'receiverId'], message, 'receiverId: the ID of the webhook at the sender');
+    return;
+  }
+  const at = [...path, 'allowWeakDigest'];
+  const isWeak = signed.includes('crc32') && !signed.includes('body');
+  if (!isWeak && allowWeakDigest) yield warning(at, `${scheme} does not sign a CRC-32`, 'remove allowWeakDigest');
+  if (!isWeak) return;
+  const message = `${scheme} signs only a CRC-32 of the body, so anyone who has a signed delivery can send another body with its signature`;
+  if (!allowWeakDigest) {
+    yield error(at, message, 'allowWeakDigest: true, if the app reads the event from the API of the sender by its ID');
+    return;
+  }
+  yield warning(at, `${message} until the delivery is handled`);
+  if (dedup === 'off' || dedup.onStoreError === 'forward')
+    yield error(
+      [...path, 'dedup'],
+      `${scheme} is safe only if each ID is accepted once`,
+      'use dedup, without onStoreError: forward',
+    );
+  if (!signed.includes('id') || timestamp === undefined || !signed.includes('timestamp'))
+    yield error(
+      [...path, 'custom', 'signed'],
+      'a CRC-32 is accepted only beside a signed ID and time',
+      'signed: [id, timestamp, crc32]',
+    );
+}
+
+/** The ID must be there where duplicates are identified by it. */
+export function* checkId({ description, dedup, scheme }: SignedRoute, path: Path): Iterable<Problem> {
+  const { id, signed } = description;
+  const message = 'the signed ID must be in one place that is read before the signature is verified';
+  if (signed.includes('id') && (id === undefined || 'xml' in id || ('json' in id && id.json.includes('[*]'))))
+    yield error([...path, 'id'], message, 'id: { header: NAME }');
+  const hint = 'set id: { json: $.id } or id: { header: NAME }, or switch dedup off';
+  if (signed.length === 0 && id === undefined && dedup !== 'off')
+    yield error(path, `${scheme} has no ID that identifies duplicates`, hint);
+}
+
 /** Whether the parts of the description fit together. */
-export function checkPlaces(description: SchemeDescription, path: Path): Problem[] {
+function checkPlaces(description: SchemeDescription, path: Path): Problem[] {
   return [
     ...(description.jwt?.content === undefined ? checkSignaturePlace(description.signature, [...path, 'signature']) : []),
     ...checkSignatureParts(description, path),
@@ -67,8 +207,8 @@ export function checkPlaces(description: SchemeDescription, path: Path): Problem
 
 function* checkSignaturePlace(signature: SignatureDescription | undefined, path: Path): Iterable<Problem> {
   if (signature === undefined) return;
-  const { header, query, json, form, moreHeaders } = signature;
-  const places = [header === '' ? undefined : header, query, json, form].filter((place) => place !== undefined);
+  const { header, query, json, form, content, moreHeaders } = signature;
+  const places = [header === '' ? undefined : header, query, json, form, content].filter((place) => place !== undefined);
   if (places.length === 0) yield error(path, 'the place of the signature is missing', 'signature: { header: X-Signature }');
   if (places.length === 0) return;
   if (places.length > 1) yield error(path, 'the signature has several places', 'name one of header, query, json and form');
@@ -131,7 +271,7 @@ function checkSortedForm(description: SchemeDescription, path: Path): Problem[] 
 }
 
 /** The kind of a key selects among the algorithms: secrets compute MACs or digests or are compared, key pairs verify. */
-export function* checkAlgorithms(description: SchemeDescription, path: Path): Iterable<Problem> {
+function* checkAlgorithms(description: SchemeDescription, path: Path): Iterable<Problem> {
   const algorithms = [...new Set(description.signature?.forms.map(({ algorithm }) => algorithm) ?? [])];
   const asymmetric = algorithms.filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
   const secret = algorithms.filter((algorithm) => !ALGORITHMS[algorithm].isAsymmetric);

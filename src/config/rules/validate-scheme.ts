@@ -3,13 +3,13 @@
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { findPreset, PRESETS } from '../../verify/presets/catalogue.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
-import { coversBody, signsUrl } from '../../verify/schemes/coverage.ts';
-import type { SchemeDescription, TimestampUnit } from '../../verify/schemes/description.ts';
+import { signsUrl } from '../../verify/schemes/coverage.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { JwtDescription } from '../../verify/schemes/key-description.ts';
 import { findAmbiguity, toPieceTitle } from '../../verify/schemes/layout.ts';
 import { JWS_NAMES } from '../../verify/schemes/public-keys.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { checkAlgorithms, checkCoverage, checkPlaces } from './validate-places.ts';
+import { checkCoverage, checkDescription, checkId, checkWeakDigest } from './validate-places.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
 export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Problem[] {
@@ -25,6 +25,7 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
     ...checkJwt(webhook, path),
     ...checkWeakDigest(webhook, path),
     ...checkId(webhook, path),
+    ...checkOwnId(webhook, path),
     ...checkIdHeader(webhook, path),
     ...checkKinds(webhook, path),
   ];
@@ -88,18 +89,11 @@ function* checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Pa
       );
 }
 
-function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Problem[] {
+function checkOwnId({ description, scheme }: WebhookConfig, path: Path): Problem[] {
   const { id, signed } = description;
-  if (signed.includes('id') && (id === undefined || 'xml' in id || ('json' in id && id.json.includes('[*]')))) {
-    const message = 'the signed ID must be in one place that is read before the signature is verified';
-    return [error([...path, 'id'], message, 'id: { header: NAME }')];
-  }
   const own = findPreset(scheme)?.id;
-  if (signed.includes('id') && own !== undefined && id !== undefined && !hasSamePlace(own, id))
-    return [error([...path, 'id'], `${scheme} signs the ID in another place, so no signature would match`, 'remove id')];
-  if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
-  const hint = 'set id: { json: $.id } or id: { header: NAME }, or dedup: off';
-  return [error(path, `${scheme} has no ID that identifies duplicates`, hint)];
+  if (!signed.includes('id') || own === undefined || id === undefined || hasSamePlace(own, id)) return [];
+  return [error([...path, 'id'], `${scheme} signs the ID in another place, so no signature would match`, 'remove id')];
 }
 
 /** Whether both are in a header, in the query and so on; senders may let users choose the name. */
@@ -116,97 +110,6 @@ function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Prob
   if (preset === undefined) return [];
   const message = `${id.header} is a header of ${preset.from?.title ?? preset.name}, which does not sign as ${scheme}`;
   return [warning([...path, 'id'], message, `scheme: ${preset.name}`)];
-}
-
-function* checkDescription(description: SchemeDescription, path: Path): Iterable<Problem> {
-  const { signed, signature } = description;
-  const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
-  if (isToken !== (signature?.encoding === 'text'))
-    yield error(
-      [...path, 'signature', 'encoding'],
-      'encoding: text and algorithm: token require each other',
-      'encoding: text, with algorithm: token',
-    );
-  if (isToken && signed.length > 0) yield error([...path, 'signed'], 'a token does not sign anything', 'signed: []');
-  if (!isToken && description.jwt === undefined && !coversContent(description))
-    yield error(
-      [...path, 'signed'],
-      'the body is not signed, so anyone could change it',
-      'signed: [..., body]; or unsignedBody: true, if the sender signs only some fields, and you accept that',
-    );
-  yield* checkTimestamp(description, path);
-  yield* checkPassable(description, path);
-  yield* checkPlaces(description, path);
-  yield* checkAlgorithms(description, [...path, 'signature', 'forms']);
-}
-
-/** Rejects what no delivery can satisfy. */
-function* checkPassable({ signature, signed, timestamp, contentShape }: SchemeDescription, path: Path): Iterable<Problem> {
-  const { header = '', list, form, json, forms = [] } = signature ?? {};
-  const no = 'so no delivery could be verified';
-  if (list !== undefined && forms.length > 0 && forms.every(({ prefix }) => prefix.includes(list)))
-    yield error(
-      [...path, 'signature', 'list'],
-      `each prefix in forms contains the separator, ${no}`,
-      'remove list, or correct it',
-    );
-  const from = timestamp?.from;
-  if (from !== undefined && 'header' in from && header !== '' && from.header.toLowerCase() === header.toLowerCase())
-    yield error(
-      [...path, 'timestamp'],
-      `${header} would be needed twice, ${no}`,
-      'timestamp: { entry: PREFIX }, or another header',
-    );
-  const signsForm = signed.some((piece) => piece === 'form' || (typeof piece === 'object' && 'form' in piece));
-  if (signed.includes('form') && (form !== undefined || json !== undefined))
-    yield error(
-      [...path, 'signed'],
-      `the signed form would contain its own signature, ${no}`,
-      'sign the fields: [{ form: NAME }]',
-    );
-  if (contentShape !== undefined && signsForm)
-    yield error([...path, 'contentShape'], `a form is not JSON, ${no}`, 'remove contentShape');
-}
-
-function* checkTimestamp(description: SchemeDescription, path: Path): Iterable<Problem> {
-  const { signed, signature, timestamp } = description;
-  if (signed.includes('timestamp') && timestamp === undefined)
-    yield error(
-      [...path, 'signed'],
-      'the place of the signed timestamp is missing',
-      'timestamp: { header: NAME } or { entry: PREFIX }',
-    );
-  if (timestamp !== undefined && !isTimeSigned(description))
-    yield error(
-      [...path, 'timestamp'],
-      'the timestamp is not signed, so a replay could carry a new one',
-      'remove timestamp, or sign it',
-    );
-  if (timestamp !== undefined && 'entry' in timestamp.from) yield* checkTimeEntry(timestamp.unit, signature?.list, path);
-}
-
-/** At least by a checksum, which has separate rules. */
-function coversContent(description: SchemeDescription): boolean {
-  return coversBody(description) || description.signed.includes('crc32') || description.unsignedBody !== undefined;
-}
-
-/** As a piece, as part of the whole body, or among the headers that the request lists as signed. */
-function isTimeSigned(description: SchemeDescription): boolean {
-  const { signed, timestamp } = description;
-  if (timestamp === undefined || signed.includes('timestamp')) return true;
-  if ('claim' in timestamp.from) return true;
-  if ('json' in timestamp.from) return coversBody(description);
-  return 'header' in timestamp.from && signed.some((piece) => typeof piece === 'object' && 'headersIn' in piece);
-}
-
-function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Problem[] {
-  if (list === undefined) {
-    const missing = 'the timestamp is an entry of a list, but the signature header is not a list';
-    return [error([...path, 'signature', 'list'], missing, 'list: ","')];
-  }
-  if (unit !== 'http-date' || list === ';') return [];
-  const message = 'an HTTP date contains a comma and spaces, so it cannot be an entry of a list that they separate';
-  return [error([...path, 'timestamp', 'unit'], message, 'list: ";", if the sender separates the entries so')];
 }
 
 /** If bytes can move between two signed parts, one signature is valid for two messages with different IDs, URLs or bodies. */
@@ -291,38 +194,6 @@ function* checkCustom({ signature, jwt, id, timestamp, signed }: SchemeDescripti
       [...path, 'jwt', 'requiresExpiry'],
       'a token that signs neither the body nor its expiry is a password that everyone who saw it can use',
       'requiresExpiry: true, or bodyHash if the token has a digest of the body',
-    );
-}
-
-/** A CRC-32 is not a digest: four chosen bytes anywhere in another body give it the same one. Only the ID then stops a changed copy. */
-function* checkWeakDigest({ description, scheme, allowWeakDigest, dedup }: WebhookConfig, path: Path): Iterable<Problem> {
-  const { signed, timestamp } = description;
-  if (signed.includes('receiverId')) {
-    const message = `${scheme} signs the ID under which the sender knows the receiver`;
-    yield error([...path, 'receiverId'], message, 'receiverId: the ID of the webhook at the sender');
-    return;
-  }
-  const at = [...path, 'allowWeakDigest'];
-  const isWeak = signed.includes('crc32') && !signed.includes('body');
-  if (!isWeak && allowWeakDigest) yield warning(at, `${scheme} does not sign a CRC-32`, 'remove allowWeakDigest');
-  if (!isWeak) return;
-  const message = `${scheme} signs only a CRC-32 of the body, so anyone who has a signed delivery can send another body with its signature`;
-  if (!allowWeakDigest) {
-    yield error(at, message, 'allowWeakDigest: true, if the app reads the event from the API of the sender by its ID');
-    return;
-  }
-  yield warning(at, `${message} until the delivery is handled`);
-  if (dedup === 'off' || dedup.onStoreError === 'forward')
-    yield error(
-      [...path, 'dedup'],
-      `${scheme} is safe only if each ID is accepted once`,
-      'remove dedup: off and onStoreError: forward',
-    );
-  if (!signed.includes('id') || timestamp === undefined || !signed.includes('timestamp'))
-    yield error(
-      [...path, 'custom', 'signed'],
-      'a CRC-32 is accepted only beside a signed ID and time',
-      'signed: [id, timestamp, crc32]',
     );
 }
 

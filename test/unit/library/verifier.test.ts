@@ -10,6 +10,9 @@ import { Webhook } from 'standardwebhooks';
 import Stripe from 'stripe';
 import { Webhook as SvixWebhook } from 'svix';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { parseConfig } from '../../../src/config/load/load.ts';
+import { systemClock } from '../../../src/core/clock.ts';
 import type { EventStore, RawRequest, VerifierOptions } from '../../../src/library/types.ts';
 import * as source from '../../../src/library/verifier.ts';
 import { HANDSHAKES } from '../../../src/verify/handshakes/catalogue.ts';
@@ -687,7 +690,8 @@ describe.each([
       [{ scheme: 'plaid' }, /scheme: plaid signs with JSON Web Tokens/],
       [{ scheme: 'aws-sns' }, /scheme: aws-sns signs with certificates that must be fetched/],
       [{ scheme: 'unsigned' }, /scheme: unsigned has no signature/],
-      [{ scheme: 'paypal' }, /receiverId: paypal signs it/],
+      [{ scheme: 'paypal' }, /receiverId: paypal signs the ID under which the sender knows the receiver/],
+      [{ allowWeakDigest: 'yes' }, /allowWeakDigest: the string is not true or false/],
       [{ receiverId: 'a' }, /receiverId: standard-webhooks does not sign it/],
       [{ handshake: { verifyToken: 'a' } }, /handshake: standard-webhooks has no handshake/],
       [
@@ -764,15 +768,18 @@ describe.each([
         /scheme\.signed\[0\]: the string is not id, timestamp, body, .*, or an object such as \{ header: 'X-Name' \}/,
       ],
       [{ signed: ['body', { headers: 'X-Id' }] }, /scheme\.signed\[1\]: the object is not id, timestamp, body, /],
-      [{ signed: ['timestamp', 'body'] }, /scheme\.timestamp: signed lists it, so its place must be set/],
-      [{ id: undefined, signed: ['id', 'body'] }, /scheme\.id: signed lists it/],
+      [{ signed: ['timestamp', 'body'] }, /scheme\.signed: the place of the signed timestamp is missing; timestamp: \{ header/],
+      [
+        { id: { json: '$.a[*].id' }, signed: ['id', 'body'], separator: '\n' },
+        /^VerifierError: id: the signed ID must be in one place/,
+      ],
       [{ signed: [{ header: 'X-Id' }] }, /scheme\.signed: the body is not signed, so anyone could change it/],
       [{ signature: { header: 'X-S', encoding: 'base32', forms: [] } }, /scheme\.signature\.encoding: the string is not hex or /],
       [{ signature: { header: 'X-S', encoding: 'hex' } }, /scheme\.signature\.forms: undefined is not a list/],
-      [{ signature: { header: 'X-S', encoding: 'hex', forms: [] } }, /scheme\.signature\.forms: the list must have algorithms/],
+      [{ signature: { header: 'X-S', encoding: 'hex', forms: [] } }, /scheme\.signature\.forms: the list is empty/],
       [
         { signature: { header: 'X-S', encoding: 'hex', forms: [{ prefix: '', algorithm: 'md5' }] } },
-        /scheme\.signature\.forms: the list must have algorithms, which are hmac-sha1, /,
+        /scheme\.signature\.forms\[0\]\.algorithm: the string is not hmac-sha1 or /,
       ],
       [
         { signature: { header: 'X-S', encoding: 'hex', forms: [{ algorithm: 'token' }] } },
@@ -797,22 +804,77 @@ describe.each([
       [{ contentTypes: undefined }, /scheme\.contentTypes: undefined is not a list of media types/],
       [{ contentTypes: ['Application/JSON'] }, /scheme\.contentTypes: the object is not a list of media types in lower case/],
       [{ unsignedBody: false }, /scheme\.unsignedBody: false is not true/],
+      [{ unsignedBody: true }, /^VerifierError: scheme\.unsignedBody: the signature covers the whole body; remove unsignedBody$/],
+      [{ signed: [{ header: 'X-Id' }], unsignedBody: true }, /^VerifierError: dedup: .* without dedup, one captured signature/],
+      [{ signed: ['crc32'] }, /allowWeakDigest: custom signs only a CRC-32 of the body/],
+      [{ timestamp: { from: { header: 'X-Time' }, unit: 's' } }, /scheme\.timestamp: the timestamp is not signed, so a replay/],
+      [
+        { signature: { ...CUSTOM.signature, encoding: 'text' } },
+        /scheme\.signature\.encoding: encoding: text and algorithm: token/,
+      ],
+      [{ signature: { ...CUSTOM.signature, header: '', json: '$.sig' } }, /scheme\.signed: the body contains its own signature/],
+      [{ methods: [] }, /scheme\.methods: the object is not a list of methods/],
+      [{ jwksUrl: 'https://a.example' }, /scheme\.jwksUrl: the string is not supported: list the public keys in secrets/],
     ])('include those of a custom scheme: %o', async (over, expected) => {
       const scheme = { ...CUSTOM, ...over } as SchemeDescription;
       expect(await problem({ scheme, secrets: ['it is a secret of the sender'] })).toMatch(expected);
     });
 
+    /** Dedup for senders that do not sign the whole body, which need it. */
+    const toDedup = ({ unsignedBody }: SchemeDescription) => (unsignedBody === true ? library().memoryStore() : undefined);
+
     test('do not exist for the descriptions of the presets', async () => {
       const failed: string[] = [];
       for (const scheme of PRESETS) {
-        const text = await problem({ scheme, secrets: ['x'], publicUrl: 'https://hooks.example.com' });
+        const text = await problem({ scheme, secrets: ['x'], publicUrl: 'https://hooks.example.com', dedup: toDedup(scheme) });
         if (!/secrets\[0\]|: none$|bytes could move between/.test(text)) failed.push(scheme.name);
       }
       expect(failed.toSorted()).toEqual(UNSUPPORTED);
     });
 
+    test.each([
+      [undefined, false],
+      ['check', false],
+      ['check', true],
+      ['trust', true],
+      [undefined, true],
+    ] as const)(
+      'are those of the gate, by what each preset signs (unsignedId: %s, allowWeakDigest: %s)',
+      async (unsignedId, allowWeakDigest) => {
+        const publicUrl = 'https://hooks.example.com';
+        for (const { name: scheme, jwt, signature, isSignedInContent, signed } of PRESETS) {
+          if (jwt !== undefined || signature === undefined || isSignedInContent === true) continue;
+          const settings = { scheme, publicUrl, allowWeakDigest, ...(signed.includes('receiverId') && { receiverId: 'a' }) };
+          const times = { retention: '30d', unsignedId };
+          const webhook = {
+            ...settings,
+            keys: [{ name: 'k', secret: { env: 'SECRET' } }],
+            dedup: unsignedId === undefined ? 'off' : times,
+          };
+          const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
+          const { problems } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
+          const wrong = problems.find(({ severity }) => severity === 'error')?.message ?? '';
+          const dedup = unsignedId === undefined ? undefined : { ...times, store: library().memoryStore() };
+          const text = await problem({ ...settings, secrets: ['x'], dedup });
+          expect(/secrets\[0\]|: none$/.test(text) ? '' : text, scheme).toContain(wrong);
+          expect(wrong === '' && !/secrets\[0\]|: none$/.test(text), `${scheme}: ${text}`).toBe(false);
+        }
+      },
+    );
+
+    test('include dedup for a scheme without an ID of events', async () => {
+      expect(await problem({ scheme: 'bearer', dedup: library().memoryStore() })).toMatch(
+        /scheme: bearer has no ID that identifies/,
+      );
+    });
+
+    test('warn of a body that anyone can change until the event is handled', async () => {
+      const verifier = create({ scheme: 'mailgun', secrets: ['it is a secret of mailgun'], dedup: library().memoryStore() });
+      expect((await verifier.ready()).join()).toMatch(/^scheme: mailgun signs no part of the body|^scheme: mailgun signs only/);
+    });
+
     test('include a custom scheme in which bytes can move', async () => {
-      const base = findPreset('stripe') as SchemeDescription;
+      const base = findPreset('github') as SchemeDescription;
       const scheme = {
         ...base,
         name: 'custom',
@@ -825,9 +887,10 @@ describe.each([
 
     test('do not exist for the presets that the library supports', async () => {
       const failed: string[] = [];
-      for (const { name } of PRESETS) {
-        const text = await problem({ scheme: name, secrets: ['x'], publicUrl: 'https://hooks.example.com' });
-        if (!/secrets\[0\]|: none$/.test(text)) failed.push(name);
+      for (const scheme of PRESETS) {
+        const settings = { secrets: ['x'], publicUrl: 'https://hooks.example.com', dedup: toDedup(scheme) };
+        const text = await problem({ scheme: scheme.name, ...settings });
+        if (!/secrets\[0\]|: none$/.test(text)) failed.push(scheme.name);
       }
       expect(failed.toSorted()).toEqual(UNSUPPORTED);
     });
