@@ -270,8 +270,8 @@ interface TakenRow extends Omit<TakenMessage, 'isReplay' | 'bodyLength' | 'facts
 interface TakenByRun {
   readonly run: number;
   readonly keys: Map<number, string | null>;
-  /** The end of the take before: concurrent ones get different deliveries. */
-  last: Promise<unknown>;
+  /** The end of the take before: concurrent ones get different deliveries. Without its result, whose bodies it would keep. */
+  last: Promise<void>;
 }
 
 /** Behind more that are too large, others are not found. */
@@ -320,7 +320,8 @@ export class Taker {
     const taken = this.#of(operation);
     if (taken === undefined) return { taken: [] };
     const result = taken.last.then(() => takeFor(sql, operation, taken));
-    taken.last = result.catch(() => undefined);
+    const ignore = (): void => undefined;
+    taken.last = result.then(ignore, ignore);
     const { rows, next, needs } = await result;
     const messages: TakenMessage[] = [];
     for (const row of rows) messages.push(toTaken(row, bodies));

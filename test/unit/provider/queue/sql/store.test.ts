@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { Sql } from '../../../../../src/provider/queue/sql/database.ts';
 import { type Operation, Store, Taker } from '../../../../../src/provider/queue/sql/store.ts';
 import { SqliteDatabase } from '../../../../../src/provider/queue/sqlite/sqlite-database.ts';
+import { measureHeap } from '../../../../support/heap.ts';
 import { makeQueueFolder, WIDE_BOUNDS } from '../../../../support/queue/sqlite-store.ts';
 
 test('so many deliveries at most change their rank at once, and in each second, of all endpoints together', async () => {
@@ -161,6 +162,26 @@ test('a delivery whose event is erased after it was found is not taken, and does
     );
   expect([await take(shared), await take(database)]).toEqual([[], ['msg_2']]);
   expect(bodies).toEqual([new Uint8Array(1)]);
+  database.close();
+  remove();
+});
+
+test('keeps no bodies of what an endpoint took last', async () => {
+  const { path, remove } = makeQueueFolder();
+  const database = await SqliteDatabase.open(path);
+  const store = new Store(database, WIDE_BOUNDS);
+  const endpoints = Array.from({ length: 300 }, (_, i) => `e${i}`);
+  const targets = endpoints.map((endpoint) => ({ endpoint }));
+  const event = { type: 'a', createdAt: 1, metadata: '{}', targets, bodyLength: 4_000, comparedFrom: 0 };
+  const events = Array.from({ length: 4 }, (_, i) => ({ ...event, id: `msg_${i}` }));
+  await store.write([{ operation: { kind: 'append', events, now: 1 }, bodies: events.map(() => new Uint8Array(4_000)) }]);
+  const before = measureHeap();
+  for (const endpoint of endpoints) {
+    const bodies: Uint8Array[] = [];
+    await store.read({ kind: 'take', endpoint, run: 1, limit: 9, now: 1, only: undefined, returned: [] }, bodies);
+    expect(bodies).toHaveLength(4);
+  }
+  expect(measureHeap() - before).toBeLessThan(1_000_000);
   database.close();
   remove();
 });
