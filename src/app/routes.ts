@@ -6,6 +6,7 @@ import {
   type Config,
   fetchesCertificates,
   fieldSettingsOf,
+  isDecidedByHead,
   methodsOf,
   namesOf,
   type RouteConfig,
@@ -104,8 +105,8 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteL
     keys,
     methods: methodsOf(route),
     isObserved: mode === 'observe',
-    // Auth requests have no content, so those for webhook routes are never allowed.
-    authz: authz !== undefined && webhook === undefined,
+    // Auth requests for other routes are never allowed.
+    authz: authz !== undefined && isDecidedByHead(route),
     signsTime: webhook?.tolerance !== undefined,
     requiresPassword: basic !== undefined,
     isOrdered: webhook?.order !== undefined,
@@ -141,7 +142,6 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     capacity: parts.capacity,
     forwarder: storing?.forwarder ?? buildForwarder(config, policy, upstream, parts),
     forwardTime: storing !== undefined ? 0 : config.connectTimeout + config.timeout,
-    verifiesContent: webhook !== undefined,
     forwardMethodOverride,
     ...(webhook === undefined
       ? undefined

@@ -31,8 +31,6 @@ export interface AppRoute extends GuardedRoute, RecordedRoute, Routable {
   readonly forwarder: Forwarder;
   /** How long forwarding may take until the app has responded; 0 if deliveries are stored instead. */
   readonly forwardTime: Milliseconds;
-  /** A gate verifies the content, so the head alone is not enough for a decision. */
-  readonly verifiesContent: boolean;
   /** Forwards headers that make the app treat a request as one with another method. */
   readonly forwardMethodOverride: boolean;
   readonly identity: IdentityContext;
@@ -195,8 +193,8 @@ class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, R
       return { refusal: refuse('proxy_credentials_required', 'bad_credentials', { stage: 'login' }) };
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
     if (authRequests === undefined) return this.#enter(route, admitted);
-    const outdated = this.#findOutdated();
-    if (outdated !== undefined) return refuseUnsent(admitted, outdated);
+    const late = this.#findLate(route, admitted);
+    if (late !== undefined) return refuseUnsent(admitted, late);
     writeAllowed(this.#response, admitted, route.identity, trace);
     return {};
   }

@@ -333,6 +333,26 @@ test('uses TLS if it has a certificate', async () => {
   expect(status).toBe(200);
 });
 
+test('rejects auth requests for routes with clientCertificate, also in observe mode, as they contain no certificate', async () => {
+  const authority = makeAuthority(makeFolder(), 'ca');
+  const { cert, key } = authority.issue('authz', 'DNS:localhost');
+  const tls = { certFile: cert, keyFile: key, clientCaFile: authority.ca };
+  const routes = ['enforce', 'observe'].map((mode) => ({
+    name: mode,
+    match: { path: `/${mode}` },
+    upstream: APP,
+    mode,
+    clientCertificate: {},
+  }));
+  await start({}, { listen: { address: '127.0.0.1:0', tls }, routes: [...routes, ROUTES[3]] });
+  for (const path of ['/enforce', '/observe']) {
+    expect(toAnswer(await ask(path))).toEqual([403, 'certificate_required']);
+    expect(gate.log().at(-1)).toMatchObject({ detail: 'auth requests contain no certificate of the client' });
+  }
+  expect(await gate.metrics()).not.toContain(toSeries('enforce', 200, 'ok'));
+  expect((await ask('/healthz')).status).toBe(200);
+});
+
 describe('the config', () => {
   test.each([
     [{ address: '127.0.0.1:0', trustedCallers: [] }, 'the list is empty, so every auth request would be rejected'],

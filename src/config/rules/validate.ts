@@ -6,7 +6,7 @@ import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-ad
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { isPublicAddress } from '../../http/dial/address-rules.ts';
 import { parseDestinationRule } from '../../http/dial/destination.ts';
-import type { Config, LimitsConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
+import { type Config, isDecidedByHead, type LimitsConfig, type RouteConfig, type WebhookConfig } from '../schema/config.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
 import { REDIS_URL_HINT } from '../schema/store-schema.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
@@ -199,8 +199,8 @@ function* checkAuthz({ authz, listen, admin, proxy, routes }: Config): Iterable<
     );
   const message = 'this range allows every caller, so anyone can guess passwords and claim any client address';
   yield* checkTrustedRanges(authz.trustedCallers, ['authz', 'trustedCallers'], message);
-  if (routes.every(({ webhook }) => webhook !== undefined))
-    yield warning(['authz'], 'every route verifies request bodies, which this endpoint never receives', 'add a route with basic');
+  const unseen = 'every route verifies request bodies or client certificates, which this endpoint never receives';
+  if (!routes.some(isDecidedByHead)) yield warning(['authz'], unseen, 'add a route with basic');
 }
 
 /** Everything wrong or risky in the proxy's section. */

@@ -81,6 +81,11 @@ export function methodsOf(route: RouteConfig): readonly string[] {
   return method === undefined || methods.includes(method) ? methods : [...methods, method];
 }
 
+/** Whether the head of a request is enough for a decision: an auth request has neither the body nor the certificate of its client. */
+export function isDecidedByHead({ webhook, clientCertificate }: RouteConfig): boolean {
+  return webhook === undefined && clientCertificate === undefined;
+}
+
 /** The settings of a route that decide which fields of a client its app receives. */
 export function fieldSettingsOf({ basic, webhook, clientCertificate, forwardMethodOverride, trace }: RouteConfig): FieldSettings {
   return {

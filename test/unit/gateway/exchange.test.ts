@@ -90,7 +90,6 @@ beforeEach(async () => {
         mode: 'enforce',
         capacity,
         forwarder,
-        verifiesContent: false,
         forwardTime: 0,
         identity: { route: 'a' },
         metrics: metrics.route('a'),

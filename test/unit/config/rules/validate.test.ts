@@ -57,7 +57,7 @@ test.each([
     [BASIC],
   ],
   [
-    'warning authz: every route verifies request bodies, which this endpoint never receives',
+    'warning authz: every route verifies request bodies or client certificates, which this endpoint never receives',
     { address: '127.0.0.1:9091' },
     [WEBHOOK],
   ],
@@ -68,6 +68,13 @@ test.each([
   ],
 ])('reports about the endpoint of auth requests: %s', (problem, authz, routes) => {
   expect(checkAuthz(authz, routes)).toEqual([problem]);
+});
+
+test('reports an endpoint of auth requests for routes with client certificates only', () => {
+  const messages = checkAuthz({ address: '127.0.0.1:9091' }, [{ ...BASIC, clientCertificate: {} }]);
+  expect(messages.filter((each) => each.startsWith('warning authz'))).toEqual([
+    'warning authz: every route verifies request bodies or client certificates, which this endpoint never receives',
+  ]);
 });
 
 const KEYED = { keys: [{ name: 'current', secret: { env: 'SECRET' } }] };
