@@ -79,3 +79,8 @@ function padKey(key: KeyObject, digest: HmacDigest, block: number): PaddedKey {
   const room = Buffer.alloc(hash(digest, '', 'buffer').length);
   return { inner: Buffer.from(bytes.map((byte) => byte ^ 0x36)), outer: Buffer.concat([outer, room]) };
 }
+
+/** Concatenates the chunks. */
+export function toBytes(chunks: Chunks): Buffer {
+  return Buffer.concat(chunks.map((chunk) => (typeof chunk === 'string' ? Buffer.from(chunk, 'latin1') : chunk)));
+}

@@ -24,8 +24,24 @@ class Computation<Result> {
 /** More than any request needs: each signature may have to be tried with each key. */
 const MAX_OPERATIONS = 1_000;
 
-/** The operations of the work that runs right now; undefined between two turns of it. Work never runs inside other work. */
-const CURRENT: { operations: Computation<unknown>[] | undefined } = { operations: undefined };
+/** The results for the work that runs right now; undefined between two turns of it. Work never runs inside other work. */
+const CURRENT: { operations?: Computation<unknown>[] | undefined; reused?: Reused[] | undefined } = {};
+
+/** What earlier runs of the work made. It is one object for all of them, which needs no comparison as an input. */
+interface Reused {
+  readonly inputs: readonly Input[];
+  readonly result: Buffer;
+}
+
+/** Makes bytes from inputs, once for all runs of the work. */
+export function reuse(inputs: readonly Input[], make: () => Buffer): Buffer {
+  const { reused = [] } = CURRENT;
+  const known = reused.find((each) => areSame(each.inputs, inputs));
+  if (known !== undefined) return known.result;
+  const result = make();
+  reused.push({ inputs, result });
+  return result;
+}
 
 /** The result of an operation. Throws to stop the work that `compute` runs, if it must be computed first. */
 export function need<Result>(name: string, inputs: readonly Input[], start: () => Promise<Result>): Result {
@@ -39,9 +55,10 @@ export function need<Result>(name: string, inputs: readonly Input[], start: () =
 /** Runs `work` until everything that it needs is computed. All its cryptography must come before its first `await`. */
 export async function compute<Result>(work: () => Result | Promise<Result>): Promise<Result> {
   const operations: Computation<unknown>[] = [];
+  const reused: Reused[] = [];
   while (operations.length <= MAX_OPERATIONS) {
     try {
-      return await runWith(operations, work);
+      return await runWith({ operations, reused }, work);
     } catch (thrown) {
       if (!(thrown instanceof Computation)) throw thrown;
       thrown.result = await thrown.start();
@@ -51,12 +68,12 @@ export async function compute<Result>(work: () => Result | Promise<Result>): Pro
   throw new Error('the request needs too many operations');
 }
 
-function runWith<Result>(operations: Computation<unknown>[], work: () => Result): Result {
-  CURRENT.operations = operations;
+function runWith<Result>(results: typeof CURRENT, work: () => Result): Result {
+  Object.assign(CURRENT, results);
   try {
     return work();
   } finally {
-    CURRENT.operations = undefined;
+    Object.assign(CURRENT, { operations: undefined, reused: undefined });
   }
 }
 

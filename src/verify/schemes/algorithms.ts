@@ -1,7 +1,7 @@
 /** The signature algorithms, each with verification and signing. */
 import { constants, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
-import { type Chunks, createHmacFunction, type HmacDigest } from '../../core/hmac.ts';
+import { type Chunks, createHmacFunction, type HmacDigest, toBytes } from '../../core/hmac.ts';
 import type { Algorithm } from './description.ts';
 
 /** One algorithm. */
@@ -35,10 +35,8 @@ function toSymmetric(compute: AlgorithmEntry['sign'], length: number): Algorithm
 
 /** SHA-256 of the secret and the message, without HMAC. A secret before the message needs a format that no appended bytes fit (RFC 6151 §2). */
 function keyedDigest(order: 'first' | 'last'): AlgorithmEntry {
-  const compute = (key: KeyObject, chunks: Chunks): Buffer => {
-    const [secret, message] = [key.export(), toBytes(chunks)];
-    return hash('sha256', Buffer.concat(order === 'first' ? [secret, message] : [message, secret]), 'buffer');
-  };
+  const compute = (key: KeyObject, chunks: Chunks): Buffer =>
+    hash('sha256', toBytes(order === 'first' ? [key.export(), ...chunks] : [...chunks, key.export()]), 'buffer');
   return toSymmetric(compute, 32);
 }
 
@@ -107,8 +105,3 @@ export const ALGORITHMS: Readonly<Record<Algorithm, AlgorithmEntry>> = {
   'rsa-pss-sha512': rsa('sha512', true),
   token,
 };
-
-/** Concatenates the chunks. */
-export function toBytes(chunks: Chunks): Buffer {
-  return Buffer.concat(chunks.map((chunk) => (typeof chunk === 'string' ? Buffer.from(chunk, 'latin1') : chunk)));
-}

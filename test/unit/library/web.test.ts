@@ -7,6 +7,7 @@ import { crc32 } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { compute, need } from '../../../src/library/compute.ts';
 import { Buffer as WebBuffer } from '../../../src/library/web/buffer.ts';
+import { toBytes } from '../../../src/library/web/hmac.ts';
 import * as web from '../../../src/library/web/node.ts';
 import { fc } from '../../support/property.ts';
 
@@ -172,6 +173,21 @@ describe('compute', () => {
     const found = await Promise.all(texts.map(work));
     const hash = crypto.hash;
     expect(found).toEqual(texts.map((each) => [hash('sha256', each), hash('sha1', hash('sha256', `${each}!`))]));
+  });
+
+  test('joins a body once for all keys and signatures of a request', async () => {
+    const body = Buffer.alloc(1_000);
+    const joined = new Set<Buffer>();
+    const found = await compute(() =>
+      ['a', 'b', 'c', 'd', 'e'].map((key) => {
+        const bytes = toBytes(['id', body]);
+        joined.add(bytes);
+        return ['1', '2', '3', '4'].map((signature) => need('verify', [key, bytes, signature], async () => key + signature));
+      }),
+    );
+    expect(found.flat()).toHaveLength(new Set(found.flat()).size);
+    expect([...joined]).toEqual([Buffer.concat([Buffer.from('id'), body])]);
+    expect(await compute(() => toBytes(['ie', body]).subarray(0, 2).toString())).toBe('ie');
   });
 
   test('passes on errors of the work and of the platform', async () => {

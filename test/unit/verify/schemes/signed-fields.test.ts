@@ -1,8 +1,9 @@
 /** Signed headers, parameters and fields: every form is signed and verified, and no change of a signed value passes. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test, vi } from 'vitest';
+import { toBytes } from '../../../../src/core/hmac.ts';
 import { Refusal } from '../../../../src/core/refusal.ts';
-import { ALGORITHMS, toBytes } from '../../../../src/verify/schemes/algorithms.ts';
+import { ALGORITHMS } from '../../../../src/verify/schemes/algorithms.ts';
 import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 import { compilePieces, findAmbiguity } from '../../../../src/verify/schemes/layout.ts';
 import { type Arrived, judgeArrived, readSigned, signArrived, toSignedMeaning } from '../../../support/field-cases.ts';
