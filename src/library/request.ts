@@ -84,7 +84,7 @@ function toBuffer(body: unknown): Buffer | TypeError {
 }
 
 /** Platforms give requests with these methods, or without content, no body, and frameworks an empty object. */
-const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 function isEmptyBody(body: unknown): boolean {
   return (

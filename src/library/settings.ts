@@ -73,7 +73,8 @@ export const SECRET: Rules<SecretOptions> = {
   secret: ANY,
   name: TEXT,
   encoding: oneOf('utf8', 'base64', 'hex'),
-  notAfter: [Number.isFinite, 'a number of milliseconds since 1970'],
+  // In seconds, it would have ended in 1970.
+  notAfter: [(value) => Number.isFinite(value) && (value as number) >= 1e11, 'a number of milliseconds since 1970'],
 };
 
 export const HANDSHAKE: Rules<HandshakeSettings> = {

@@ -82,7 +82,11 @@ export function memoryStore(settings: { readonly maxIds?: number | undefined } =
 export function createVerifier(options: VerifierOptions): Verifier {
   let prepared: Promise<PreparedRoute> | undefined;
   const prepare = (): Promise<PreparedRoute> => {
-    prepared ??= prepareRoute(options);
+    // Wrong settings stay wrong; what could not be loaded, as with too many open files, may be there for the next request.
+    prepared ??= prepareRoute(options).catch((thrown: unknown) => {
+      if (!(thrown instanceof VerifierError)) prepared = undefined;
+      throw thrown;
+    });
     return prepared;
   };
   const verify = async (request: Request | RawRequest): Promise<VerifyResult> => {
@@ -241,7 +245,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   checkSettings(options, VERIFIER);
   if (typeof options.handshake === 'object') checkSettings(options.handshake, HANDSHAKE, 'handshake');
   const now = (): number => readNow(options.now ?? systemClock.now);
-  now();
+  const startedAt = now();
   const warnings: string[] = [];
   const warn = (warning: string): void => {
     warnings.push(warning);
@@ -258,6 +262,9 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     checkSettings(given, SECRET, `secrets[${at}]`);
     return { ...given, name: given.name ?? `secret-${at + 1}` };
   });
+  const ended = named.filter(({ notAfter }) => notAfter !== undefined && notAfter <= startedAt);
+  if (named.length > 0 && ended.length === named.length) fail('secrets: each has ended by its notAfter; add one that is valid');
+  for (const { name } of ended) warn(`secrets: ${name} has ended by its notAfter; remove it`);
   const { scheme, ring } = await compute(() => {
     const compiled = compileScheme(description);
     return { scheme: compiled, ring: createRing(compiled, named, options, warn) };
@@ -338,6 +345,8 @@ function createRing(
   warn: (text: string) => void,
 ): KeyRing {
   if (secrets.length === 0) fail('secrets: the list is empty, so no delivery could be verified');
+  const repeated = secrets.find(({ name }, at) => secrets.findIndex((other) => other.name === name) < at);
+  if (repeated !== undefined) fail(`secrets: two are named ${repeated.name}; use a unique name`);
   const keys = secrets.map((each, at) => parseSecret(scheme, each, at, warn));
   const token = typeof handshake === 'object' ? handshake.verifyToken : undefined;
   const readOptional = (text: string | undefined, setting: string): Secret | undefined =>

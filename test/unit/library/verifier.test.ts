@@ -371,6 +371,12 @@ describe.each([
       }
     });
 
+    test.each([[null], [undefined], [{}]])('a request by OPTIONS has no body, as platforms say by %j', async (body) => {
+      const verifier = create({ handshake: { type: 'cloudevents', allowedOrigins: ['eventgrid.azure.net'] } });
+      const request = { method: 'OPTIONS', headers: { 'WebHook-Request-Origin': 'eventgrid.azure.net' }, body };
+      expect(await verifier.verify(request as unknown as RawRequest)).toMatchObject({ status: 200, code: 'handshake' });
+    });
+
     test.each([[null], [undefined], [{}]])('a request by GET has no body, as platforms say by %j', async (body) => {
       const verifyToken = 'it is a token of the endpoint';
       const verifier = create({ scheme: 'meta', secrets: ['it is a secret to everybody'], handshake: { verifyToken } });
@@ -706,6 +712,9 @@ describe.each([
       [{ secrets: [null] }, /secrets\[0\]: null is not an object/],
       [{ secrets: [{ secret: SECRET, notAfter: '2020-01-01' }] }, /secrets\[0\]\.notAfter: the string is not a number of millis/],
       [{ secrets: [{ secret: SECRET, notAfter: Number.NaN }] }, /secrets\[0\]\.notAfter: NaN is not/],
+      [{ secrets: [{ secret: SECRET, notAfter: NOW / 1_000 }] }, /secrets\[0\]\.notAfter: 1800000000 is not a number of millis/],
+      [{ secrets: [{ secret: SECRET, notAfter: NOW }] }, /secrets: each has ended by its notAfter/],
+      [{ secrets: [{ secret: SECRET, name: 'secret-2' }, OLD_SECRET] }, /secrets: two are named secret-2; use a unique name/],
       [{ secrets: [{ secret: SECRET, notBefore: 1 }] }, /secrets\[0\]\.notBefore: unknown; the settings are secret, name, enc/],
       [{ secrets: [{ secret: SECRET, encoding: 'base32' }] }, /secrets\[0\]\.encoding: the string is not utf8 or base64 or hex/],
       [{ maxBody: '1mb' }, /^VerifierError: maxBody: the string is not an integer above 0 and at most 1 GiB$/],
@@ -923,6 +932,23 @@ describe.each([
       const base = findPreset('stripe') as SchemeDescription;
       const scheme = { ...base, tolerance: { past: Number.NaN, future: 0 } };
       expect(await problem({ scheme })).toMatch(/^VerifierError: scheme\.tolerance\.past: NaN is not a number of milliseconds$/);
+    });
+
+    test('do not include what fails once, as when no file can be opened', async () => {
+      let fails = true;
+      const now = (): number => {
+        if (fails) throw new Error('EMFILE');
+        return NOW;
+      };
+      const verifier = create({ now });
+      await expect(verifier.verify(sign())).rejects.toThrow('EMFILE');
+      fails = false;
+      expect((await verifier.verify(sign())).ok).toBe(true);
+    });
+
+    test('warn of a secret that has ended', async () => {
+      const secrets = [SECRET, { secret: OLD_SECRET, name: 'old', notAfter: NOW }];
+      expect(await create({ secrets }).ready()).toEqual(['secrets: old has ended by its notAfter; remove it']);
     });
 
     test('include a clock that stops to tell the time', async () => {
