@@ -78,6 +78,22 @@ test('on loopback, its only client is the pod, which has all connections of the 
   expect(tunnels).toEqual(Array(4).fill('HTTP/1.1 200'));
 });
 
+test('at other addresses, tunnels leave connections to further clients', async () => {
+  await start({ address: '0.0.0.0:0' }, { limits: { maxConnections: 16 } });
+  const ask = async (localAddress: string, line = `CONNECT a.echo.example:${echo.port}`): Promise<string> => {
+    const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', localAddress });
+    onTestFinished(() => void socket.destroy());
+    socket.write(`${line} HTTP/1.1\r\nHost: a.echo.example:${echo.port}\r\n${AUTH}\r\n`);
+    return String((await once(socket, 'data'))[0]).slice(9, 12);
+  };
+  const statuses: string[] = [];
+  for (const client of ['127.0.0.2', '127.0.0.3', '127.0.0.4', '127.0.0.5'])
+    for (let count = 0; count < 5; count++) statuses.push(await ask(client));
+  expect(statuses.filter((status) => status === '200').length).toBeLessThanOrEqual(8);
+  expect(statuses.slice(0, 5)).toEqual(['200', '200', '200', '200', '503']);
+  expect(await ask('127.0.0.9', `GET ${appUrl()}`)).toBe('200');
+});
+
 describe('curl', () => {
   test('is allowed with the password, and gets 407 without it', async () => {
     await start();

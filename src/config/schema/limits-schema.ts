@@ -46,12 +46,14 @@ export const limits = z
         'Maximum number of concurrent requests of one client on a port, over all its connections and HTTP/2 streams; further ones get 503.',
       ),
     maxUpgraded: count
-      .default(512)
-      .describe('Maximum number of concurrent upgraded connections (WebSocket); further ones get 503.'),
-    maxUpgradedPerClient: count
-      .default(256)
+      .optional()
       .describe(
-        'Maximum number of concurrent upgraded connections of one client. A client that has more of them than are free gets no further one.',
+        'Maximum number of concurrent upgraded connections (WebSocket, tunnels) on each port, as none of them is replaced; further ones get 503. Default: half of maxConnections.',
+      ),
+    maxUpgradedPerClient: count
+      .optional()
+      .describe(
+        'Maximum number of concurrent upgraded connections of one client. A client that has more of them than are free gets no further one. Does not apply to a forward proxy on loopback. Default: a quarter of maxConnections.',
       ),
     maxInFlight: count
       .default(256)
@@ -117,6 +119,11 @@ export const limits = z
       ),
     heapShed: z.number().min(0.1).max(1).default(0.85).describe('Share of the heap limit above which new requests are rejected.'),
   })
+  .transform(({ maxUpgraded, maxUpgradedPerClient, ...rest }) => ({
+    ...rest,
+    maxUpgraded: maxUpgraded ?? Math.ceil(rest.maxConnections / 2),
+    maxUpgradedPerClient: maxUpgradedPerClient ?? Math.ceil(rest.maxConnections / 4),
+  }))
   .prefault({});
 
 /** The threads that share the limits. */

@@ -50,6 +50,7 @@ interface ProxyTarget {
   readonly target: RequestTarget;
 }
 
+const LOOPBACK = ['127.0.0.0/8', '::1'];
 const HTTP_PORT = 80;
 const ABSOLUTE = /^([a-z][a-z0-9+.-]*):\/\/([^/?#\\]*)(.*)$/is;
 const VISIBLE = /^[\x21-\x7e]*$/;
@@ -94,10 +95,10 @@ export class ProxyServer {
     this.#certificates = this.#watchCertificates();
     watchConnections(this.#server, connections);
     // On loopback, the only client is the pod itself.
-    const maxConnectionsPerClient = isLoopbackOnly(parts.address) ? limits.maxConnections : limits.maxConnectionsPerClient;
+    const hasOneClient = isLoopbackOnly(parts.address);
     this.#clients = new PortClients(this.#server, {
-      limits: { ...limits, maxConnectionsPerClient },
-      shared: [],
+      limits: hasOneClient ? { ...limits, maxUpgraded: limits.maxConnections } : limits,
+      shared: hasOneClient ? LOOPBACK : [],
       clock,
       onLimit,
       tls,
@@ -149,7 +150,7 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const info = this.#createInfo(request);
     this.#watchEnd(response, request.socket);
-    const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response) ?? unexpected;
+    const refusal = this.#checkLimits(tracked, info, upgrade !== undefined) ?? this.#findCertificateEnd(request.socket, response) ?? unexpected;
     if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, upgrade === undefined ? parseAbsoluteTarget : parseConnectTarget);
     if (target instanceof Refusal) return handler.reject(info, response, target);
@@ -174,10 +175,9 @@ export class ProxyServer {
   }
 
   /** Rejects the request if the gate is shutting down, or a limit on clients or memory is reached. */
-  #checkLimits(tracked: TrackedRequest, { client }: RequestInfo): Refusal | undefined {
+  #checkLimits(tracked: TrackedRequest, { client }: RequestInfo, isTunnel: boolean): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
-    // A tunnel counts as a request: its client is authenticated, so there is no second limit.
-    return this.#clients.admit(tracked, client.address, false);
+    return this.#clients.admit(tracked, client.address, isTunnel);
   }
 
   #findCertificateEnd(socket: Socket, response: ServerResponse): Refusal | undefined {

@@ -83,14 +83,15 @@ export function toFittingLimits(limits: ClientLimits, { ports }: Pick<MemoryPres
   const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports));
   const maxConnections = Math.max(MIN_CONNECTIONS, fitting);
   if (maxConnections >= limits.maxConnections) return limits;
-  // On the port for events, a client is an app, which may have all.
-  const ofClient = limits.maxConnectionsPerClient < limits.maxConnections ? maxConnections / 2 : maxConnections;
+  // On the port for events, a client is an app, which may have all; on a proxy on loopback, it is the pod.
+  const toPart = (limit: number): number => (limit < limits.maxConnections ? maxConnections / 2 : maxConnections);
+  const ofClient = toPart(limits.maxConnectionsPerClient);
   return {
     ...limits,
     maxConnections,
     maxConnectionsPerClient: Math.min(limits.maxConnectionsPerClient, ofClient),
     maxRequestsPerClient: Math.min(limits.maxRequestsPerClient, ofClient),
-    maxUpgraded: Math.min(limits.maxUpgraded, maxConnections / 2),
+    maxUpgraded: Math.min(limits.maxUpgraded, toPart(limits.maxUpgraded)),
     maxUpgradedPerClient: Math.min(limits.maxUpgradedPerClient, maxConnections / 4),
   };
 }
