@@ -45,7 +45,7 @@ async function readAll(): Promise<string> {
 
 describe('against the memory', () => {
   test('clients that are not verified can store nothing and push out nothing, whatever they send', async () => {
-    await start({ journal: { maxBodyBytes: '64Ki' } });
+    await start({ journal: { size: 120, maxBodyBytes: '64Ki' } });
     await deliver('{"genuine":"marked"}');
     const before = await stored();
     expect(before).toBeGreaterThan(0);

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { SharedStreams } from '../../state/shared-streams.ts';
-import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
+import { isVerified, type Journal, type JournalEntry } from '../../telemetry/journal/journal.ts';
 import type { SharedLabel } from '../admin-metrics.ts';
 import { WATCH_MS } from './overview.ts';
 import { type DeliveryDetail, deliveryDetail } from './schemas.ts';
@@ -191,8 +191,14 @@ function parseBatch(text: string): readonly KeptEntry[] {
  * the other does not need: a flood of requests that nobody verified must not push out valid deliveries.
  */
 function selectBatch(newestFirst: readonly JournalEntry[], format: (entry: JournalEntry) => string): string[] {
-  const groups = [newestFirst.filter(isVerified), newestFirst.filter((entry) => !isVerified(entry))].map(
-    (entries): ReplicaEntries => ({ entries: entries.slice(0, MAX_SHARED).reverse(), length: 0 }),
+  const groups = [true, false].map(
+    (isOf): ReplicaEntries => ({
+      entries: newestFirst
+        .filter(({ line }) => isVerified(line) === isOf)
+        .slice(0, MAX_SHARED)
+        .reverse(),
+      length: 0,
+    }),
   );
   const taken: TakenText[] = [];
   let length = 0;
@@ -226,10 +232,6 @@ function shortenDetail(full: DeliveryDetail): DeliveryDetail {
     // It contains the path and all headers.
     commands: { ...commands, repeat: null },
   };
-}
-
-function isVerified({ line: { key, user, certificate } }: JournalEntry): boolean {
-  return key !== undefined || user !== undefined || certificate !== undefined;
 }
 
 function takeFirst<T>(items: readonly T[], maxCharacters: number): T[] {

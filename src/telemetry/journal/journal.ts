@@ -95,34 +95,41 @@ interface Extra {
   readonly body?: JournalBody;
 }
 
-/** The journal. Every request adds a decision, so adding one leaves no objects behind; an entry is read only when somebody asks for it. */
+/** Whether the request had credentials that were accepted; other clients can cause any number of entries. */
+export function isVerified({ key, user, certificate, observed }: RequestLine): boolean {
+  return observed === undefined && (key ?? user ?? certificate) !== undefined;
+}
+
+/**
+ * The journal. Every request adds a decision, so adding one leaves no objects behind; an entry is read only when somebody asks for it. Verified
+ * requests and all others have half of it each, and what the other half leaves free: an untrusted client must not push out what was accepted.
+ */
 export class Journal {
-  readonly #texts: TextRing;
-  readonly #times: Float64Array;
+  readonly #verified: DecisionRing;
+  readonly #others: DecisionRing;
   readonly #maxBytes: number;
   /** By sequence. */
   readonly #extras = new Map<number, Extra>();
-  #bytes = 0;
   #recorded = 0;
 
   constructor({ size, maxBytes }: JournalLimits) {
-    this.#texts = new TextRing(size);
-    this.#times = new Float64Array(size);
+    this.#verified = new DecisionRing(size);
+    this.#others = new DecisionRing(size);
     this.#maxBytes = maxBytes;
   }
 
   get size(): number {
-    return this.#texts.size;
+    return this.#verified.size;
   }
 
   /** How many decisions are kept now. */
   get length(): number {
-    return this.#texts.length;
+    return this.#verified.length + this.#others.length;
   }
 
   /** Memory of the entries. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#verified.bytes + this.#others.bytes;
   }
 
   /** How many decisions were recorded since the start, including those no longer kept. */
@@ -130,29 +137,26 @@ export class Journal {
     return this.#recorded;
   }
 
-  /** Replaces the oldest decision. `text`: the line in JSON, if the caller has it already. */
+  /** Replaces the oldest decision of the half that has too many. `text`: the line in JSON, if the caller has it already. */
   add(at: EpochMilliseconds, line: RequestLine, details?: RequestDetails, text = JSON.stringify(line)): void {
-    const { size, length } = this.#texts;
-    if (size === 0) return;
-    if (length === size) this.#forgetOldest();
-    this.#times[this.#recorded % size] = at;
+    if (this.size === 0) return;
+    if (this.length === this.size) this.#forgetOldest('length');
     this.#recorded++;
-    this.#bytes += this.#texts.add(details === undefined ? text : text + formatDetails(details)) + ENTRY_BYTES;
+    const ring = isVerified(line) ? this.#verified : this.#others;
+    ring.add(details === undefined ? text : text + formatDetails(details), at, this.#recorded);
     if (details?.body !== undefined) this.#extras.set(this.#recorded, { body: details.body });
     this.#keepWithinBytes();
   }
 
   /** Adds an explanation to a decision; returns false if the journal no longer has it. */
   explain(requestId: string, explanation: readonly string[]): boolean {
-    for (let age = 1; age <= this.#texts.length; age++) {
-      const text = this.#texts.at(age);
+    for (const { ring, text, sequence } of this.#list()) {
       if (!text.includes(requestId) || parseLine(text).requestId !== requestId) continue;
       const lines = explanation.slice(0, MAX_EXPLANATION_LINES).map((each) => each.slice(0, MAX_EXPLANATION_LINE_LENGTH));
       const explanationBytes = 2 * lines.join('').length;
-      const sequence = this.#toSequence(age);
       const extra = this.#extras.get(sequence);
       this.#extras.set(sequence, { ...extra, explanation: lines, explanationBytes });
-      this.#bytes += explanationBytes - (extra?.explanationBytes ?? 0);
+      ring.bytes += explanationBytes - (extra?.explanationBytes ?? 0);
       this.#keepWithinBytes();
       return true;
     }
@@ -161,50 +165,101 @@ export class Journal {
 
   /** Removes all decisions, which another journal is to keep, and returns them with the oldest first. */
   takeAll(): RecordedDecision[] {
-    const taken: RecordedDecision[] = [];
-    for (let age = this.#texts.length; age >= 1; age--) {
-      const { at, line, details } = this.#read(age);
-      taken.push({ at, line, details });
-    }
-    while (this.#texts.length > 0) this.#forgetOldest();
-    return taken;
+    const taken = this.find({ limit: this.length }).map(({ at, line, details }) => ({ at, line, details }));
+    while (this.length > 0) this.#forgetOldest('length');
+    return taken.reverse();
   }
 
   /** The matching entries, newest first. */
   find(query: JournalQuery): JournalEntry[] {
     const found: JournalEntry[] = [];
-    for (let age = 1; age <= this.#texts.length && found.length < query.limit; age++) {
-      const entry = this.#read(age);
-      if (isMatch(entry.line, query)) found.push(entry);
+    if (query.limit <= 0) return found;
+    for (const { text, at, sequence } of this.#list()) {
+      const line = parseLine(text);
+      if (!isMatch(line, query)) continue;
+      const { explanation, body } = this.#extras.get(sequence) ?? {};
+      found.push({ at, sequence, line, details: parseDetails(text, body), explanation });
+      if (found.length >= query.limit) break;
     }
     return found;
   }
 
-  #read(age: number): JournalEntry {
-    const sequence = this.#toSequence(age);
-    const text = this.#texts.at(age);
-    const { explanation, body } = this.#extras.get(sequence) ?? {};
-    const at = this.#times[(sequence - 1) % this.size] as EpochMilliseconds;
-    return { at, sequence, line: parseLine(text), details: parseDetails(text, body), explanation };
-  }
-
-  #toSequence(age: number): number {
-    return this.#recorded - age + 1;
+  /** All decisions, newest first. */
+  *#list() {
+    const ages = [1, 1] as [number, number];
+    for (let left = this.length; left > 0; left--) {
+      const isOther = this.#others.sequenceAt(ages[1]) > this.#verified.sequenceAt(ages[0]);
+      const ring = isOther ? this.#others : this.#verified;
+      const age = ages[isOther ? 1 : 0]++;
+      yield { ring, text: ring.at(age), at: ring.timeAt(age), sequence: ring.sequenceAt(age) };
+    }
   }
 
   /** The newest stays, so that at least one entry explains what takes so much memory. */
   #keepWithinBytes(): void {
-    while (this.#bytes > this.#maxBytes && this.#texts.length > 1) this.#forgetOldest();
+    while (this.bytes > this.#maxBytes && this.length > 1) this.#forgetOldest('bytes');
   }
 
-  #forgetOldest(): void {
-    const sequence = this.#toSequence(this.#texts.length);
-    this.#bytes -= this.#texts.removeOldest() + ENTRY_BYTES;
+  #forgetOldest(measure: 'length' | 'bytes'): void {
+    const [verified, others] = [this.#verified, this.#others];
+    const larger = verified[measure] > others[measure] ? verified : others;
+    const isNewest = larger.sequenceAt(larger.length) === this.#recorded && this.length > 1;
+    const ring = isNewest ? (larger === verified ? others : verified) : larger;
+    const sequence = ring.sequenceAt(ring.length);
+    ring.removeOldest();
     const extra = this.#extras.get(sequence);
     if (extra === undefined) return;
     this.#extras.delete(sequence);
-    this.#bytes -= extra.explanationBytes ?? 0;
+    ring.bytes -= extra.explanationBytes ?? 0;
     extra.body?.release();
+  }
+}
+
+/** The decisions of one half. By age: 1 is the newest, `length` the oldest. */
+class DecisionRing {
+  readonly #texts: TextRing;
+  readonly #times: Float64Array;
+  readonly #sequences: Float64Array;
+  #added = 0;
+  /** Memory of the entries. */
+  bytes = 0;
+
+  constructor(size: number) {
+    this.#texts = new TextRing(size);
+    this.#times = new Float64Array(size);
+    this.#sequences = new Float64Array(size);
+  }
+
+  get size(): number {
+    return this.#texts.size;
+  }
+
+  get length(): number {
+    return this.#texts.length;
+  }
+
+  add(text: string, at: EpochMilliseconds, sequence: number): void {
+    const place = this.#added++ % this.size;
+    this.#times[place] = at;
+    this.#sequences[place] = sequence;
+    this.bytes += this.#texts.add(text) + ENTRY_BYTES;
+  }
+
+  removeOldest(): void {
+    this.bytes -= this.#texts.removeOldest() + ENTRY_BYTES;
+  }
+
+  at(age: number): string {
+    return this.#texts.at(age);
+  }
+
+  timeAt(age: number): EpochMilliseconds {
+    return this.#times[(this.#added - age) % this.size] as EpochMilliseconds;
+  }
+
+  /** 0 if there are fewer decisions. */
+  sequenceAt(age: number): number {
+    return age > this.length ? 0 : (this.#sequences[(this.#added - age) % this.size] as number);
   }
 }
 

@@ -23,6 +23,28 @@ describe('the journal', () => {
     );
   });
 
+  test.each([
+    ['number', 8, 1_048_576],
+    ['memory', 1_000, 4_000],
+  ])(
+    'keeps verified decisions within half of its %s, whatever other clients send, and the newest of both in order',
+    (_, size, max) => {
+      for (const credential of [{ key: 'current' }, { user: 'alice' }, { certificate: 'client' }]) {
+        const journal = create(size, max);
+        journal.add(1, toLine('verified-1', credential));
+        journal.add(2, toLine('verified-2', credential));
+        for (let i = 0; i <= size; i++)
+          journal.add(3, toLine(`other-${i}`, i % 2 === 0 ? {} : { ...credential, observed: 'duplicate' }));
+        journal.add(4, toLine('verified-3', credential));
+        expect(ids(journal).slice(0, 2)).toEqual(['verified-3', `other-${size}`]);
+        expect(ids(journal).slice(-2)).toEqual(['verified-2', 'verified-1']);
+        expect([journal.length <= size, journal.bytes <= max]).toEqual([true, true]);
+        for (let i = 0; i < 2 * size; i++) journal.add(5, toLine(`verified-${i}`, credential));
+        expect(ids(journal)).toContain(`other-${size}`);
+      }
+    },
+  );
+
   test('returns the line and the details as they were added', () => {
     const text = fc.string({ unit: 'grapheme', maxLength: 40 });
     const amount = fc.option(fc.nat(), { nil: undefined });
