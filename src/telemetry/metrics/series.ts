@@ -83,7 +83,15 @@ abstract class Family<S extends object> {
 
   /** Adds what another thread counted. */
   addChanges(changes: readonly SeriesChange[]): void {
-    for (const change of changes) this.addChange(this.series(...change.labels), change);
+    for (const change of changes) {
+      const series = this.find(change.labels);
+      if (series !== undefined) this.addChange(series, change);
+    }
+  }
+
+  /** Where another thread's count is added; undefined if it is dropped. */
+  protected find(labels: readonly string[]): S | undefined {
+    return this.series(...labels);
   }
 
   /** Called by the registry on each scrape. */
@@ -146,6 +154,27 @@ abstract class TallyFamily extends Family<Tally> {
 /** Counters of one name. */
 export class CounterFamily extends TallyFamily {
   readonly type = 'counter';
+  /** By the labels that the counters of each have in common: as many in all of them. */
+  readonly #owners = new Map<string, BoundCounters>();
+  #commonCount = 0;
+
+  /** From now on, counts of other threads with these labels are the owner's. */
+  bind(common: readonly string[], owner: BoundCounters): void {
+    this.#owners.set(common.join('\n'), owner);
+    this.#commonCount = common.length;
+  }
+
+  unbind(common: readonly string[], owner: BoundCounters): void {
+    const id = common.join('\n');
+    if (this.#owners.get(id) === owner) this.#owners.delete(id);
+  }
+
+  /** Through the owner, which sums and removes its counters. Without one, the route was removed: its series must not come back. */
+  protected override find(labels: readonly string[]): Tally | undefined {
+    if (this.#commonCount === 0) return super.find(labels);
+    const owner = this.#owners.get(labels.slice(0, this.#commonCount).join('\n'));
+    return owner?.get(labels.slice(this.#commonCount).join(' '));
+  }
 }
 
 /** Gauges of one name. */
@@ -277,6 +306,7 @@ export class BoundCounters {
   constructor(family: CounterFamily, ...common: readonly string[]) {
     this.#family = family;
     this.#common = common;
+    family.bind(common, this);
   }
 
   /** Exported from now on; of a removed route, a counter that is not exported. */
@@ -298,6 +328,7 @@ export class BoundCounters {
   /** Stops exporting all of them; requests in flight do not add them again. */
   remove(): void {
     this.#isRemoved = true;
+    this.#family.unbind(this.#common, this);
     for (const id of this.#bound.keys()) this.#family.remove(...this.#common, ...id.split(' '));
   }
 }

@@ -1,7 +1,20 @@
 import { Gauge, Registry } from '@prometheus-io/client';
 import { expect, test } from 'vitest';
+import { createRoutesMetrics, type RouteMetrics } from '../../../../src/gateway/pipeline/route-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../../../src/telemetry/metrics/series.ts';
-import { addChanges, combineGauges, readGauges, takeChanges } from '../../../../src/telemetry/metrics/thread-metrics.ts';
+import {
+  addChanges,
+  combineGauges,
+  type FamilyChanges,
+  readGauges,
+  takeChanges,
+} from '../../../../src/telemetry/metrics/thread-metrics.ts';
+
+interface RoutesThread {
+  readonly registry: Registry;
+  readonly metrics: ReturnType<typeof createRoutesMetrics>;
+  readonly route: RouteMetrics;
+}
 
 const create = () => {
   const registry = new Registry();
@@ -68,4 +81,26 @@ test.each([
   const text = await first.registry.metrics();
   for (const line of expected) expect(text).toContain(line);
   expect(text).not.toContain('route="b"');
+});
+
+test('a route counts what only other threads counted, and none of it is exported after the route is removed', async () => {
+  const [first, second] = [0, 1].map(() => {
+    const registry = new Registry();
+    const metrics = createRoutesMetrics([registry]);
+    metrics.setRoutes([{ name: 'billing', scheme: 'standard-webhooks', keys: [], methods: ['POST'] }]);
+    return { registry, metrics, route: metrics.route('billing') };
+  }) as [RoutesThread, RoutesThread];
+  const count = (): FamilyChanges[] => {
+    second.route.decision('deny', 'malformed_signature');
+    second.route.request('POST', 502, 1);
+    return structuredClone(takeChanges(second.registry)).filter(({ name }) => /decisions|http_requests/.test(name));
+  };
+  addChanges(first.registry, count());
+  addChanges(first.registry, count());
+  expect([first.route.decided('deny'), first.route.errors()]).toEqual([2, 2]);
+  first.route.request('POST', 502, 1);
+  expect(first.route.errors()).toBe(3);
+  first.metrics.setRoutes([]);
+  addChanges(first.registry, count());
+  expect(await first.registry.metrics()).not.toMatch(/^sidegate_(?:auth_decisions|http_requests)_total\{route="billing"/m);
 });
