@@ -46,7 +46,9 @@ export function* checkHandshake(section: HandshakeSection, path: Path): Iterable
 /** Deliveries have the token of the URL in their query too. */
 function checkQuery({ description, allowQuery, methods = [] }: HandshakeSection, path: Path): Problem[] {
   if (allowQuery)
-    return [warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery')];
+    return [
+      warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery'),
+    ];
   if (!readsQuery(description) && !methods.some((method) => coversQueryOf(description, method))) return [];
   const message = `deliveries of ${description.name} have parameters in the query, which could then only be the token`;
   return [error([...path, 'verifyToken'], message, 'remove verifyToken')];

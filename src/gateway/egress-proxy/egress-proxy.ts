@@ -52,7 +52,6 @@ export class EgressProxy {
     return this.#tunnels.size;
   }
 
-
   /** Passes on an admitted request. */
   async pass(admitted: Admitted, response: ClientResponse, trace: RequestTrace | undefined): Promise<Passed> {
     const { head } = admitted;

@@ -150,7 +150,8 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const info = this.#createInfo(request);
     this.#watchEnd(response, request.socket);
-    const refusal = this.#checkLimits(tracked, info, upgrade !== undefined) ?? this.#findCertificateEnd(request.socket, response) ?? unexpected;
+    const refusal =
+      this.#checkLimits(tracked, info, upgrade !== undefined) ?? this.#findCertificateEnd(request.socket, response) ?? unexpected;
     if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, upgrade === undefined ? parseAbsoluteTarget : parseConnectTarget);
     if (target instanceof Refusal) return handler.reject(info, response, target);

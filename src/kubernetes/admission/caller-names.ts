@@ -42,4 +42,3 @@ export class CallerNames {
     return { isAllowed: typeof name === 'string' && this.#allowed.has(name), validUntil: Date.parse(validTo ?? '') };
   }
 }
-

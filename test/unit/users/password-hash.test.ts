@@ -99,7 +99,6 @@ describe('bcrypt', () => {
   });
 });
 
-
 /** One hash of each format that has a native or an own check, with small costs. */
 const COMPLETE: readonly string[] = [
   '$2y$04$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234',

@@ -155,7 +155,5 @@ test.each([
   ['are none', import.meta.filename, 'contains no certificate'],
 ])('CAs that %s are a problem', async (_title, caFile, problem) => {
   const { problems } = await read({ otlp: { url: 'https://c', caFile } });
-  expect(problems).toEqual([
-    expect.objectContaining({ path: ['tracing', 'otlp', 'caFile'], message: `${caFile} ${problem}` }),
-  ]);
+  expect(problems).toEqual([expect.objectContaining({ path: ['tracing', 'otlp', 'caFile'], message: `${caFile} ${problem}` })]);
 });
