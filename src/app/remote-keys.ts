@@ -48,13 +48,11 @@ export class RemoteKeys {
     const before = this.#sources;
     this.#sources = new Map();
     this.#uses = routes.flatMap((route) => toUses(route, rings.get(route.config.name)));
-    for (const { jwks } of routes.flatMap(({ config }) => config.webhook ?? []))
-      for (const { url, refresh, keepFor } of jwks) {
-        const options = { url: new URL(url), refresh, keepFor };
-        const id = toId(options);
-        const source = this.#sources.get(id) ?? before.get(id) ?? this.#open(id, options);
-        this.#sources.set(id, source);
-      }
+    for (const [id, options] of toOptions(routes)) {
+      const source = before.get(id) ?? this.#open(id, options);
+      source.set.configure(options);
+      this.#sources.set(id, source);
+    }
     for (const [id, { set }] of before) if (!this.#sources.has(id)) set.close();
     for (const use of this.#uses) this.#setKeys(use);
     for (const [route, ring] of rings) ring.watchMisses(() => this.#refreshEarly(route));
@@ -110,8 +108,8 @@ export class RemoteKeys {
 function toUses({ config, webhook }: CompiledRoute, ring: KeyRing | undefined): Use[] {
   if (webhook === undefined || ring === undefined) return [];
   const { scheme } = webhook;
-  return webhook.config.jwks.map(({ name, url, refresh, keepFor }) => ({
-    id: toId({ url: new URL(url), refresh, keepFor }),
+  return webhook.config.jwks.map(({ name, url }) => ({
+    id: new URL(url).href,
     route: config.name,
     name,
     scheme,
@@ -119,8 +117,15 @@ function toUses({ config, webhook }: CompiledRoute, ring: KeyRing | undefined): 
   }));
 }
 
-function toId({ url, refresh, keepFor }: KeySetOptions): string {
-  return `${url.href} ${refresh} ${keepFor}`;
+/** By URL, whatever the settings are: a route with others must not lose or fetch keys that are known. The shortest times apply. */
+function toOptions(routes: readonly CompiledRoute[]): Map<string, KeySetOptions> {
+  const all = new Map<string, KeySetOptions>();
+  for (const { url: text, refresh, keepFor } of routes.flatMap(({ config }) => config.webhook?.jwks ?? [])) {
+    const url = new URL(text);
+    const other = all.get(url.href) ?? { refresh, keepFor };
+    all.set(url.href, { url, refresh: Math.min(refresh, other.refresh), keepFor: Math.min(keepFor, other.keepFor) });
+  }
+  return all;
 }
 
 /** Creates the function that fetches keys and certificates. */

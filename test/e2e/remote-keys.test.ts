@@ -110,12 +110,27 @@ test('finds a rotated key with the first delivery that needs it, and drops the o
   published = [toJwk(fresh)];
   expect((await deliver(gate, fresh, now())).code).toBe('signature_mismatch');
   expect(asked).toBe(1);
+  // The minute that follows a fetch is over, and the delivery above has planned another.
   await clock.advance(60_000);
-  // Not a 401, which some senders take as the end: it is our keys that may be old.
-  expect(await deliver(gate, fresh, now())).toMatchObject({ status: 503, code: 'secret_unavailable' });
   await until(() => gate.log().filter(({ msg }) => msg === 'remote_keys_loaded').length === 2);
   expect((await deliver(gate, fresh, now())).text).toBe('handled');
   expect((await deliver(gate, old, now())).code).toBe('signature_mismatch');
+  await Promise.all([gate.stop(), clock.advance(30_000)]);
+});
+
+test('rejects no delivery by a key that was published after the minute that follows a fetch', async () => {
+  const clock = new FakeClock(unixNow() * 1000);
+  const [old, fresh] = [makePair(), makePair()];
+  published = [toJwk(old)];
+  const gate = await start({}, clock);
+  await until(isLoaded(gate));
+  await clock.advance(60_000);
+  published = [toJwk(fresh)];
+  const now = Math.floor(clock.now() / 1000);
+  // Not a 401, which some senders take as the end: it is our keys that may be old.
+  expect(await deliver(gate, fresh, now)).toMatchObject({ status: 503, code: 'secret_unavailable' });
+  await until(() => gate.log().filter(({ msg }) => msg === 'remote_keys_loaded').length === 2);
+  expect((await deliver(gate, fresh, now)).text).toBe('handled');
   await Promise.all([gate.stop(), clock.advance(30_000)]);
 });
 
@@ -158,7 +173,7 @@ test('a reload keeps the known keys, so that no delivery is lost', async () => {
   const gate = await start();
   await until(isLoaded(gate));
   answerWith = 500;
-  const route = toRoute(app.port, { webhook: { keys: [], jwks: [{ name: 'renamed', url: URL_TEXT }] } });
+  const route = toRoute(app.port, { webhook: { keys: [], jwks: [{ name: 'renamed', url: URL_TEXT, keepFor: '24h' }] } });
   gate.writeConfig({ routes: [route] });
   await gate.gate.reload();
   expect((await deliver(gate, pair)).text).toBe('handled');
@@ -171,6 +186,9 @@ describe('a config', () => {
   test.each<[string, Sections, RegExp]>([
     ['of a scheme with secrets', { scheme: 'github' }, /github does not sign with a key pair/],
     ['with a URL in clear text', { jwks: [{ name: 'a', url: 'http://keys.example.com/' }] }, /is not an https URL/],
+    ['that fetches the keys all the time', { jwks: [{ name: 'a', url: URL_TEXT, refresh: '0s' }] }, /0s allows no time at all/],
+    ['that fetches them too often', { jwks: [{ name: 'a', url: URL_TEXT, refresh: '59s' }] }, /59s is too short; write at least 1m/],
+    ['that drops them at once', { jwks: [{ name: 'a', url: URL_TEXT, keepFor: '4m' }] }, /4m is too short; write at least 5m/],
     ['with a password in the URL', { jwks: [{ name: 'a', url: 'https://me@keys.example.com/' }] }, /is not an https URL/],
     [
       'with one name twice',

@@ -2,9 +2,10 @@
 
 import * as z from 'zod';
 import { parseJsonPath } from '../../core/json-path.ts';
+import { MIN_LIFETIME_MS, MIN_REFRESH_MS } from '../../verify/keys/key-set.ts';
 import { type SchemeDescription, withReceiverId } from '../../verify/schemes/description.ts';
 import { DEFAULT_CLOCK_TOLERANCE_MS } from '../../verify/schemes/key-description.ts';
-import { duration, envName, filePath, instant, NAME } from './scalars.ts';
+import { duration, envName, filePath, instant, NAME, timeLimit } from './scalars.ts';
 
 const NOT_INLINE = 'expected { env: NAME } or { file: PATH }; secrets cannot be written in the config itself';
 const keyName = z.string().regex(NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores');
@@ -43,13 +44,15 @@ export const remoteKeys = z.strictObject({
     })
     .meta({ examples: ['https://keys.example.com/jwks.json'] })
     .describe('URL of the JWK Set. Redirects are not followed.'),
-  refresh: duration()
+  refresh: timeLimit(MIN_REFRESH_MS)
+    .meta({ examples: ['1h'] })
     .prefault('1h')
-    .describe('How often the keys are fetched. They are also fetched if no known key matches a signature.'),
-  keepFor: duration()
+    .describe('How often the keys are fetched, at least 1m. They are also fetched if no known key matches a signature.'),
+  keepFor: timeLimit(MIN_LIFETIME_MS)
+    .meta({ examples: ['4h'] })
     .prefault('4h')
     .describe(
-      'How long the keys stay valid if they cannot be fetched again. Cache-Control in the response can shorten this, so that a revoked key expires with the cache.',
+      'How long the keys stay valid if they cannot be fetched again, at least 5m. If routes share the URL, the shortest values apply. Cache-Control in the response can shorten this, so that a revoked key expires with the cache.',
     ),
 });
 

@@ -60,7 +60,7 @@ export function timeLimit(min: Milliseconds = 0, max: Milliseconds = MAX_LIMIT) 
   return scalar<Milliseconds>((text) => {
     const parsed = parseDuration(text);
     if (typeof parsed === 'number' && parsed > 0 && parsed < min)
-      return { problem: `${text} is too short, so no request could pass; write at least ${min}ms` };
+      return { problem: `${text} is too short; write at least ${formatDuration(min)}` };
     if (typeof parsed === 'number' && parsed > max)
       return { problem: `${text} is too long; write at most ${formatDuration(max)}` };
     return parsed === 0

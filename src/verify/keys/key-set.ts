@@ -19,14 +19,16 @@ const MAX_BYTES = 65_536;
 const MAX_KEYS = 20;
 const TIMEOUT_MS: Milliseconds = 5_000;
 const FIRST_RETRY_MS: Milliseconds = 5_000;
+/** Minimum of `refresh`. */
+export const MIN_REFRESH_MS: Milliseconds = 60_000;
 /** Minimum interval of early fetches: attackers can send signatures that no key matches, and must not trigger fetches at will. */
 const MIN_EARLY_INTERVAL_MS: Milliseconds = 60_000;
 /** Minimum lifetime, even for keys that must not be cached; otherwise each failed fetch would make the route unavailable. */
-const MIN_LIFETIME_MS: Milliseconds = 300_000;
+export const MIN_LIFETIME_MS: Milliseconds = 300_000;
 
 /** Keeps one set up to date until it is closed. */
 export class RemoteKeySet {
-  readonly #options: KeySetOptions;
+  #options: KeySetOptions;
   readonly #get: HttpsGet;
   readonly #clock: Clock;
   readonly #events;
@@ -34,6 +36,7 @@ export class RemoteKeySet {
   /** Expires the keys even if fetches fail: a sender revokes a key by removing it from the set. */
   #expiry: CancelTimer | undefined;
   #fetchedAt: Milliseconds | undefined;
+  #freshFor: Milliseconds | undefined;
   #requestedAt: Milliseconds | undefined;
   #failures = 0;
   #isFetching = false;
@@ -56,10 +59,23 @@ export class RemoteKeySet {
     runDetached(this.#fetch());
   }
 
-  /** Fetches the keys early, because no key matches a signature. Returns false if the keys are too recent for newer ones to exist. */
+  /** Changes the settings. The keys that are known keep their age. */
+  configure(options: KeySetOptions): void {
+    const { refresh, keepFor } = this.#options;
+    this.#options = options;
+    if (this.#fetchedAt !== undefined && (options.refresh !== refresh || options.keepFor !== keepFor)) this.#plan(this.#fetchedAt);
+  }
+
+  /**
+   * Fetches the keys early, because no key matches a signature. Returns false if the keys are too recent for newer ones to exist; then they
+   * are fetched after the minute.
+   */
   refreshEarly(): boolean {
     const now = this.#clock.monotonic();
-    if (this.#fetchedAt !== undefined && now - this.#fetchedAt < MIN_EARLY_INTERVAL_MS) return false;
+    if (this.#fetchedAt !== undefined && now - this.#fetchedAt < MIN_EARLY_INTERVAL_MS) {
+      this.#schedule(this.#fetchedAt + MIN_EARLY_INTERVAL_MS - now);
+      return false;
+    }
     if (this.#requestedAt === undefined || now - this.#requestedAt >= MIN_EARLY_INTERVAL_MS) runDetached(this.#fetch());
     return true;
   }
@@ -89,15 +105,22 @@ export class RemoteKeySet {
 
   #onFetched(keys: readonly JsonWebKey[], freshFor: Milliseconds | undefined): void {
     if (this.#isClosed) return;
-    const { refresh, keepFor } = this.#options;
     this.#failures = 0;
     this.#fetchedAt = this.#clock.monotonic();
-    const lifetime = freshFor === undefined ? keepFor : Math.min(keepFor, Math.max(freshFor, MIN_LIFETIME_MS));
-    this.#expiry?.();
-    this.#expiry = this.#clock.after(lifetime, () => this.#onExpired());
+    this.#freshFor = freshFor;
     this.#events.onKeys(keys);
+    this.#plan(this.#fetchedAt);
+  }
+
+  #plan(fetchedAt: Milliseconds): void {
+    const { refresh, keepFor } = this.#options;
+    const freshFor = this.#freshFor ?? keepFor;
+    const lifetime = Math.min(keepFor, Math.max(freshFor, MIN_LIFETIME_MS));
+    const age = this.#clock.monotonic() - fetchedAt;
+    this.#expiry?.();
+    this.#expiry = this.#clock.after(Math.max(lifetime - age, 0), () => this.#onExpired());
     // Leaves half of the lifetime for retries.
-    this.#schedule(Math.min(refresh, lifetime / 2));
+    this.#schedule(Math.min(refresh, lifetime / 2) - age);
   }
 
   #onExpired(): void {
@@ -113,7 +136,8 @@ export class RemoteKeySet {
   }
 
   #schedule(delay: Milliseconds): void {
-    this.#timer = this.#clock.after(delay, () => this.#fetch());
+    this.#timer?.();
+    this.#timer = this.#clock.after(Math.max(delay, FIRST_RETRY_MS), () => this.#fetch());
   }
 }
 

@@ -77,14 +77,45 @@ test.each([
 test('fetches early if no key matches, at most once a minute, whatever untrusted clients send', async () => {
   const { set, advance, asked } = start();
   await settle();
-  for (let i = 0; i < 5; i++) expect(set.refreshEarly()).toBe(false);
-  await settle();
-  expect(asked()).toBe(1);
   await advance(60_000);
   for (let i = 0; i < 5; i++) expect(set.refreshEarly()).toBe(true);
   await settle();
   expect(asked()).toBe(2);
-  expect(set.refreshEarly()).toBe(false);
+  await advance(10_000);
+  for (let i = 0; i < 5; i++) expect(set.refreshEarly()).toBe(false);
+  await settle();
+  expect(asked()).toBe(2);
+  // Newer keys may exist by then, also if nobody asks again.
+  await advance(50_000);
+  expect(asked()).toBe(3);
+  await advance(HOUR - 1);
+  expect(asked()).toBe(3);
+});
+
+test('keeps the age of its keys when its settings change', async () => {
+  const { set, keys, advance, asked, answer } = start();
+  await settle();
+  const url = new URL('https://keys.example/jwks.json');
+  await advance(HOUR / 2);
+  answer(new RemoteFailure('keys.example: ECONNREFUSED'));
+  set.configure({ url, refresh: HOUR, keepFor: 48 * HOUR });
+  await advance(HOUR / 2 - 1);
+  expect(asked()).toBe(1);
+  await advance(1);
+  expect(asked()).toBe(2);
+  await advance(47 * HOUR - 1);
+  expect(keys).toEqual([[KEY]]);
+  await advance(1);
+  expect(keys).toEqual([[KEY], undefined]);
+});
+
+test('expires at once if the new lifetime is over', async () => {
+  const { set, keys, advance } = start();
+  await settle();
+  await advance(HOUR / 2);
+  set.configure({ url: new URL('https://keys.example/jwks.json'), refresh: HOUR, keepFor: HOUR / 4 });
+  await advance(1);
+  expect(keys).toEqual([[KEY], undefined]);
 });
 
 test('reports nothing once it is closed', async () => {
