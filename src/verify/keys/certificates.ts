@@ -15,8 +15,9 @@ export interface CertificateKey {
 interface CachedCertificate {
   readonly certificate: X509Certificate;
   readonly key: KeyObject;
+  readonly validTo: EpochMilliseconds;
   /** Fetched again from then on. */
-  readonly until: EpochMilliseconds;
+  readonly until: Milliseconds;
 }
 
 type CertificateCache = Map<string, CachedCertificate>;
@@ -24,7 +25,7 @@ type CertificateCache = Map<string, CachedCertificate>;
 /** A fetch in progress, or one that failed recently. */
 interface CertificateFetch {
   readonly fetched: Promise<CachedCertificate>;
-  readonly until: EpochMilliseconds;
+  readonly until: Milliseconds;
 }
 
 const MAX_CERTIFICATE_BYTES = 16_384;
@@ -70,9 +71,10 @@ export class RemoteCertificates {
   }
 
   async #find(url: URL, client: string): Promise<CachedCertificate> {
-    const now = this.#clock.now();
+    // Not the wall clock: if it is set back, a failure or a fetch would count as recent for that long.
+    const now = this.#clock.monotonic();
     const cached = this.#proven.get(url.href) ?? this.#unproven.get(url.href);
-    if (cached !== undefined && now < cached.until) return cached;
+    if (cached !== undefined && now < cached.until && this.#clock.now() < cached.validTo) return cached;
     for (const [href, { until }] of this.#attempts) if (now >= until) this.#attempts.delete(href);
     const attempt = this.#attempts.get(url.href);
     if (attempt !== undefined) return attempt.fetched;
@@ -85,7 +87,7 @@ export class RemoteCertificates {
 
   /** Requests a URL that the sender wants to be called. The caller must have checked the host. Rejects with RemoteFailure. */
   async follow(url: URL, client: string): Promise<void> {
-    this.#followed.spend(this.#clock.now(), url, client);
+    this.#followed.spend(this.#clock.monotonic(), url, client);
     await this.#get(url, { maxBytes: MAX_RESPONSE_BYTES, timeout: TIMEOUT_MS });
   }
 
@@ -95,15 +97,15 @@ export class RemoteCertificates {
     keep(this.#proven, href, cached);
   }
 
-  async #fetchAndCache(url: URL, now: EpochMilliseconds): Promise<CachedCertificate> {
-    const { certificate, validTo } = await this.#fetch(url, now);
-    const cached = { certificate, key: certificate.publicKey, until: Math.min(now + DAY_MS, validTo) };
+  async #fetchAndCache(url: URL, now: Milliseconds): Promise<CachedCertificate> {
+    const { certificate, validTo } = await this.#fetch(url);
+    const cached = { certificate, key: certificate.publicKey, validTo, until: now + DAY_MS };
     this.#attempts.delete(url.href);
     keep(this.#proven.has(url.href) ? this.#proven : this.#unproven, url.href, cached);
     return cached;
   }
 
-  async #fetch(url: URL, now: EpochMilliseconds): Promise<{ certificate: X509Certificate; validTo: EpochMilliseconds }> {
+  async #fetch(url: URL): Promise<{ certificate: X509Certificate; validTo: EpochMilliseconds }> {
     const { body } = await this.#get(url, { maxBytes: MAX_CERTIFICATE_BYTES, timeout: TIMEOUT_MS });
     let certificate: X509Certificate;
     try {
@@ -111,6 +113,7 @@ export class RemoteCertificates {
     } catch (thrown) {
       throw new RemoteFailure(`${url.host}: the response is not a certificate (${toErrorText(thrown)})`);
     }
+    const now = this.#clock.now();
     const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
     if (!(from <= now && now < to)) throw new RemoteFailure(`${url.host}: the certificate is not valid now`);
     return { certificate, validTo: to };
@@ -130,7 +133,7 @@ function keep(cache: CertificateCache, href: string, cached: CachedCertificate):
 }
 
 interface Fetch {
-  readonly at: EpochMilliseconds;
+  readonly at: Milliseconds;
   readonly client: string;
 }
 
@@ -143,7 +146,7 @@ class Budget {
   /** The config and the patterns of senders bound the number of hosts. */
   readonly #spent = new Map<string, readonly Fetch[]>();
 
-  spend(now: EpochMilliseconds, { host }: URL, address: string): void {
+  spend(now: Milliseconds, { host }: URL, address: string): void {
     const client = toSite(toClientNetwork(address));
     const recent = (this.#spent.get(host) ?? []).filter(({ at }) => now - at < MINUTE_MS);
     const own = recent.filter((fetch) => fetch.client === client).length;

@@ -147,6 +147,20 @@ test('requests a known certificate that now fails at most every ten seconds, and
   expect(await tell(GENUINE)).toBe('good');
 });
 
+test('fetches again ten seconds after a failure, and as often as before, also if the clock is set back', async () => {
+  const { clock, there, asked, tell, flood } = start();
+  there.clear();
+  clock.step(DAY / 24);
+  expect(await tell(GENUINE)).toBe('answered 404');
+  await flood();
+  clock.step(-DAY / 24);
+  there.add(GENUINE.href);
+  await clock.advance(60_000);
+  expect(await tell(GENUINE)).toBe('good');
+  await flood();
+  expect(asked).toHaveLength(20);
+});
+
 test('sends one request for concurrent requests of the same certificate', async () => {
   const { asked, tell } = start();
   expect(await Promise.all([tell(GENUINE), tell(GENUINE), tell(GENUINE)])).toEqual(['good', 'good', 'good']);
