@@ -187,7 +187,11 @@ describe('a config', () => {
     ['of a scheme with secrets', { scheme: 'github' }, /github does not sign with a key pair/],
     ['with a URL in clear text', { jwks: [{ name: 'a', url: 'http://keys.example.com/' }] }, /is not an https URL/],
     ['that fetches the keys all the time', { jwks: [{ name: 'a', url: URL_TEXT, refresh: '0s' }] }, /0s allows no time at all/],
-    ['that fetches them too often', { jwks: [{ name: 'a', url: URL_TEXT, refresh: '59s' }] }, /59s is too short; write at least 1m/],
+    [
+      'that fetches them too often',
+      { jwks: [{ name: 'a', url: URL_TEXT, refresh: '59s' }] },
+      /59s is too short; write at least 1m/,
+    ],
     ['that drops them at once', { jwks: [{ name: 'a', url: URL_TEXT, keepFor: '4m' }] }, /4m is too short; write at least 5m/],
     ['with a password in the URL', { jwks: [{ name: 'a', url: 'https://me@keys.example.com/' }] }, /is not an https URL/],
     [

@@ -63,7 +63,8 @@ export class RemoteKeySet {
   configure(options: KeySetOptions): void {
     const { refresh, keepFor } = this.#options;
     this.#options = options;
-    if (this.#fetchedAt !== undefined && (options.refresh !== refresh || options.keepFor !== keepFor)) this.#plan(this.#fetchedAt);
+    if (this.#fetchedAt !== undefined && (options.refresh !== refresh || options.keepFor !== keepFor))
+      this.#plan(this.#fetchedAt);
   }
 
   /**
