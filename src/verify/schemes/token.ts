@@ -10,7 +10,7 @@ import { compileFieldCheck, type ReadHead, VALID_ID } from './head.ts';
 import { compileClaim, type Identify, toText } from './identity.ts';
 import { compileJwt } from './jwt/jwt.ts';
 import type { ChainDescription } from './key-description.ts';
-import type { GivenToken, Jwt, Message, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
+import type { GivenToken, Jwt, Message, Scheme, TokenProblem, VerifyKey, VerifyToken } from './scheme.ts';
 import { cannotSign, readSigningMaterial } from './sign.ts';
 import { parseStrictQuery } from './strict-form.ts';
 import { toQuery } from './url.ts';
@@ -33,7 +33,7 @@ export function compileToken(description: SchemeDescription, identify: Identify)
   return {
     jwt,
     readHead: compileTokenHead(description, jwt, addToken),
-    verify: jwt.readBody === undefined ? verify : inTurn(verify),
+    verify: withNewKeys(jwt.readBody === undefined ? verify : inTurn(verify)),
   };
 }
 
@@ -44,6 +44,21 @@ function inTurn(verify: VerifyToken): VerifyToken {
     const next = () => verify(...input);
     last = last.then(next, next);
     return last;
+  };
+}
+
+/** While a token waits, the key that signed it may arrive, so it is never rejected because of the keys that the route had before. */
+function withNewKeys(verify: VerifyToken): VerifyToken {
+  return async (head, message, readKeys, at) => {
+    for (;;) {
+      let tried: readonly VerifyKey[] = [];
+      const readTried = (): readonly VerifyKey[] => {
+        tried = readKeys();
+        return tried;
+      };
+      const verified = await verify(head, message, readTried, at);
+      if (verified !== 'mismatch' || readKeys().every((key) => tried.includes(key))) return verified;
+    }
   };
 }
 

@@ -9,7 +9,7 @@ import type { ParsedHead } from '../../../core/request.ts';
 import { isBodyPlace } from '../../../verify/schemes/body-values.ts';
 import type { SchemeDescription, Tolerance } from '../../../verify/schemes/description.ts';
 import type { KeyRing } from '../../../verify/schemes/keys.ts';
-import type { HeadOptions, Message, Scheme, VerifyKey, VerifyToken } from '../../../verify/schemes/scheme.ts';
+import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../verify/schemes/scheme.ts';
 import { addCredentials } from '../../../verify/schemes/url.ts';
 import type { EventGate } from './gate.ts';
 
@@ -109,7 +109,6 @@ export function createSignatureGate(
   };
 
   function check(delivery: ReceivedDelivery, live: readonly VerifyKey[] | undefined): Checked | Promise<Checked> {
-    if (live?.length === 0) return toUnavailable(ring);
     if (live === undefined || token !== undefined) return checkLater(delivery);
     return checkNow(delivery, live);
   }
@@ -124,7 +123,7 @@ export function createSignatureGate(
 
   /** If keys must be fetched, or the signature is a token. */
   async function checkLater(delivery: ReceivedDelivery): Promise<VerifiedEvent | Refusal> {
-    const { head, signed } = delivery;
+    const { head, signed, message } = delivery;
     const fetched = await options.fetchKeys?.(head);
     if (fetched instanceof Refusal) return fetched;
     const toKeys = () => fetched?.keys ?? ring.live(head.receivedAt);
@@ -133,7 +132,7 @@ export function createSignatureGate(
       if (!(event instanceof Refusal)) fetched?.onVerified();
       return event;
     }
-    const verified = await verifyToken(token, delivery, toKeys);
+    const verified = await token.verify(signed, message, toKeys, head.receivedAt);
     if (verified instanceof Refusal) return verified;
     if (verified === 'mismatch') return toMismatch(ring, signed, toKeys());
     const { key, identity } = verified;
@@ -154,22 +153,6 @@ export function createSignatureGate(
 }
 
 type Checked = VerifiedEvent | Refusal;
-
-/** While a token waits, the key that signed it may arrive, so it is never rejected because of the keys that the route had before. */
-async function verifyToken(
-  { verify }: NonNullable<Scheme['token']>,
-  { head, signed, message }: ReceivedDelivery,
-  toKeys: () => readonly VerifyKey[],
-): ReturnType<VerifyToken> {
-  let tried: readonly VerifyKey[];
-  let verified: Awaited<ReturnType<VerifyToken>>;
-  do {
-    tried = [];
-    const readKeys = () => (tried = toKeys());
-    verified = await verify(signed, message, readKeys, head.receivedAt);
-  } while (verified === 'mismatch' && toKeys().some((key) => !tried.includes(key)));
-  return verified;
-}
 
 /** A delivery whose signature is being checked. */
 interface ReceivedDelivery {
