@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { DeliveryFilter, DeliveryQueue, DeliveryState } from '../../src/provider/queue/delivery-queue.ts';
+import type { Delivery, DeliveryFilter, DeliveryQueue, DeliveryState } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
 import { fc } from '../support/property.ts';
 import { newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
@@ -24,12 +24,16 @@ interface Append {
     readonly targets: readonly { endpoint: string; key: number; isSkipped: boolean }[];
   }[];
 }
-/** Delivers all that waits for `endpoints`; `retries` and `outcome` decide how often a delivery fails, and how it ends. */
+/**
+ * Delivers all that waits for `endpoints`; `retries` and `outcome` decide how often a delivery fails, and how it ends. `isRepaired`: each is canceled and
+ * retried during its first attempt.
+ */
 interface Serve {
   readonly kind: 'serve';
   readonly endpoints: readonly string[];
   readonly retries: number;
   readonly outcome: number;
+  readonly isRepaired: boolean;
 }
 interface Replay {
   readonly kind: 'replay';
@@ -56,6 +60,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       endpoints: fc.subarray([...ENDPOINTS], { minLength: 1 }),
       retries: fc.nat(3),
       outcome: fc.nat(5),
+      isRepaired: fc.boolean(),
     }),
   },
   {
@@ -108,6 +113,8 @@ class Model {
       if (delivery.state !== 'waiting' || !serve.endpoints.includes(delivery.endpoint)) continue;
       const { failures, end } = fate(serve, delivery.event);
       delivery.attempts += failures + (end === 'skipped' ? 0 : 1);
+      // The first attempt could not end it.
+      if (serve.isRepaired && failures === 0 && end === 'dead') delivery.attempts++;
       delivery.state = end;
       if (delivery.orderKey === undefined) continue;
       const key = `${delivery.endpoint} ${delivery.orderKey}`;
@@ -148,16 +155,27 @@ export function describeModel({ open, close, store }: QueueFixture): void {
   async function serve(queue: DeliveryQueue, plan: Serve, keys: ReadonlyMap<string, string>): Promise<Map<string, string[]>> {
     const order = new Map<string, string[]>();
     const failed = new Map<string, number>();
+    let begun = 0;
+    let ended = 0;
+    const repair = async (filter: DeliveryFilter): Promise<void> => {
+      begun++;
+      for (const action of ['cancel', 'retry'] as const)
+        for await (const { total } of queue.repair(action, filter, now())) expect(total).toBe(1);
+      ended++;
+    };
     const serving = queue.serve(2, async (lane) => {
       if (!plan.endpoints.includes(lane.endpoint)) return { notBefore: now() + 3_600_000 };
       const taken = await lane.take(3, now());
+      const isFirst = ({ event }: Delivery): boolean => plan.isRepaired && !failed.has(`${event} ${lane.endpoint}`);
+      const repaired = new Set(taken.filter(isFirst));
+      for (const { event, endpoint } of repaired) await repair({ event, endpoint });
       const outcomes = taken.map((delivery) => {
         const { failures, end } = fate(plan, delivery.event);
         const name = `${delivery.event} ${lane.endpoint}`;
         const before = failed.get(name) ?? 0;
         failed.set(name, before + 1);
         if (before < failures) return settled(delivery, { kind: 'retry', due: now() }, now());
-        const key = keys.get(name);
+        const key = end === 'delivered' || !repaired.has(delivery) ? keys.get(name) : undefined;
         if (key !== undefined) order.set(key, [...(order.get(key) ?? []), delivery.event]);
         return settled(delivery, { kind: end }, now());
       });
@@ -166,7 +184,12 @@ export function describeModel({ open, close, store }: QueueFixture): void {
     });
     // Those that an earlier step did not serve are paused.
     await Promise.all(ENDPOINTS.map((endpoint) => queue.wake(endpoint)));
-    await until(async () => (await queue.backlogs(plan.endpoints, now())).every(({ waiting }) => waiting === 0));
+    // None waits between a cancellation and the retry.
+    await until(async () => {
+      const before = ended;
+      const isEmpty = (await queue.backlogs(plan.endpoints, now())).every(({ waiting }) => waiting === 0);
+      return isEmpty && begun === before;
+    });
     await serving.stop();
     return order;
   }
@@ -219,7 +242,7 @@ export function describeModel({ open, close, store }: QueueFixture): void {
       await check(queue, model);
     }
     // Leaves an empty store to the next sequence.
-    await serve(queue, { kind: 'serve', endpoints: ENDPOINTS, retries: 0, outcome: 0 }, keys);
+    await serve(queue, { kind: 'serve', endpoints: ENDPOINTS, retries: 0, outcome: 0, isRepaired: false }, keys);
     await queue.prune(CREATED_AT + 1, CREATED_AT + 1, 1_000);
     await close(queue);
   }

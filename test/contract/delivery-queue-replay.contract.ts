@@ -109,18 +109,56 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       }
     });
 
-    test('leaves a delivery delivered whose attempt succeeds, although it was retried meanwhile', async () => {
+    test('sends a delivery again that was canceled, or purged, and retried during an attempt that does not succeed', async () => {
       const queue = await open();
-      const [id = ''] = await appendMany(queue, 1, 'a');
-      const lanes = holdLanes(queue);
-      const { lane } = await lanes.next('a');
-      const inFlight = await lane.take(5, now());
-      expect(await count(queue, { event: id })).toBe(1);
-      for (const each of inFlight) await lane.settle([settled(each, { kind: 'delivered' }, now())], PROVEN);
-      expect(await lane.take(5, now())).toEqual([]);
-      expect(await queue.stats(now())).toMatchObject({ waiting: 0, events: 0 });
-      await lanes.stop();
+      const retry = async (event: string): Promise<void> => {
+        await last(queue.repair('cancel', { event }, now()));
+        expect(await count(queue, { event })).toBe(1);
+      };
+      const recover = async (event: string): Promise<void> => {
+        await last(queue.repair('purge', { event, states: ['waiting'] }, now()));
+        expect(await queue.addDelivery(event, 'a', now())).toBe(true);
+      };
+      const later = { kind: 'retry', due: now() + 3_600_000 } as const;
+      const postponed = { kind: 'postponed', due: now() + 3_600_000 } as const;
+      for (const repair of [retry, recover])
+        for (const settlement of [later, { kind: 'dead' } as const, { kind: 'skipped' } as const, postponed]) {
+          const [event = ''] = await appendMany(queue, 1, 'a', now());
+          const lanes = holdLanes(queue);
+          const { lane } = await lanes.next('a');
+          // The second attempt fences with the same number as the first one of a delivery that was never tried.
+          for (let n = 1; n <= 2; n++) {
+            const inFlight = await lane.take(5, now());
+            expect(inFlight).toMatchObject([{ event, tries: 0 }]);
+            await store().pass(5);
+            await repair(event);
+            for (const each of inFlight) await lane.settle([settled(each, settlement, now())], PROVEN);
+            expect((await queue.find({ event }, { limit: 1 })).found).toMatchObject([{ state: 'waiting' }]);
+          }
+          await settleTaken(lane, later);
+          expect(await lane.take(5, now())).toEqual([]);
+          expect(await queue.stats(now())).toMatchObject({ waiting: 1, dead: 0, skipped: 0 });
+          await last(queue.repair('purge', { event }, now()));
+          await lanes.stop();
+        }
     });
+
+    test.each(['retried', 'canceled and retried'])(
+      'leaves a delivery delivered whose attempt succeeds, although it was %s meanwhile',
+      async (how) => {
+        const queue = await open();
+        const [id = ''] = await appendMany(queue, 1, 'a');
+        const lanes = holdLanes(queue);
+        const { lane } = await lanes.next('a');
+        const inFlight = await lane.take(5, now());
+        if (how !== 'retried') await last(queue.repair('cancel', { event: id }, now()));
+        expect(await count(queue, { event: id })).toBe(1);
+        for (const each of inFlight) await lane.settle([settled(each, { kind: 'delivered' }, now())], PROVEN);
+        expect(await lane.take(5, now())).toEqual([]);
+        expect(await queue.stats(now())).toMatchObject({ waiting: 0, events: 0 });
+        await lanes.stop();
+      },
+    );
 
     test('replays delivered, dead and skipped deliveries by each filter', async () => {
       const queue = await open();

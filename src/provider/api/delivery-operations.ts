@@ -75,7 +75,7 @@ export const DELIVERY_OPERATIONS = [
       const orderKey = routed && findOrderKey(found, routed);
       if (changed === 0 && !(await queue.addDelivery(event, endpoint, now, orderKey)))
         return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
-      return toJson(202, { id: toDeliveryId(event, endpoint) });
+      return toJson(202, { id: `${event}~${endpoint}` });
     },
   }),
   define({
@@ -109,14 +109,10 @@ export const DELIVERY_OPERATIONS = [
   }),
 ];
 
-function toDeliveryId(event: string, endpoint: string): string {
-  return `${event}~${endpoint}`;
-}
-
 function toView(record: DeliveryRecord): schemas.OutgoingDelivery {
   const { event, endpoint, type, tenant, state, createdAt, attempts, due, settledAt, lastAttempt } = record;
   return {
-    id: toDeliveryId(event, endpoint),
+    id: `${event}~${endpoint}`,
     event,
     endpoint,
     type,
@@ -199,11 +195,6 @@ function toReceivers(endpoint: string | undefined, receivers: OperationParts['re
   );
 }
 
-interface Missing {
-  readonly event: string;
-  readonly orderKey: string | undefined;
-}
-
 const EVENTS_PER_PAGE = 250;
 /** A minute, in which nothing is read. */
 const MAX_TRIES = 12;
@@ -246,13 +237,13 @@ async function findRouted(id: string, queue: Pick<DeliveryQueue, 'getEvent'>): P
 }
 
 /** The missing deliveries of each page of events, the oldest first: a page is sent while the next one is read. One operation waits for the store at a time. */
-async function* findMissing(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<readonly Missing[]> {
+async function* findMissing(endpoint: string, filter: EventFilter, parts: OperationParts) {
   const { queue, registry } = parts;
   let after: string | undefined;
   do {
     const page = { limit: EVENTS_PER_PAGE, after, first: 'oldest' } as const;
     const { found, next } = await insist(() => queue.findEvents({ ...filter, lacks: endpoint }, page));
-    const missing: Missing[] = [];
+    const missing: { readonly event: string; readonly orderKey: string | undefined }[] = [];
     for (const { id, type, tenant } of found) {
       let target = registry.match(endpoint, { type, tenant, data: {} });
       if (target?.isSkipped === true) throw new SidegateError('user', 'endpoint_disabled', 'the endpoint was disabled meanwhile');

@@ -20,6 +20,8 @@ interface DeliveryFacts {
   readonly bytes: number;
   /** Deliveries of the event that waited when it was taken. */
   readonly waiting: number;
+  /** See the column. */
+  readonly replay: number;
 }
 
 /**

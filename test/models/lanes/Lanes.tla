@@ -218,11 +218,11 @@ Kind(flight) ==
 \* A process that does not have the lane learns it.
 SettleAs(r, e, kind) ==
   LET before == deliveries[e]
-      attempt == run[r].flights[e].taken.attempt
+      taken == run[r].flights[e].taken
       isOwner == lane.owner = r
   IN
-  /\ deliveries' = [deliveries EXCEPT ![e] = Settled(before, isOwner, attempt, kind)]
-  /\ isForeign' = (isForeign \/ (IsApplied(before, isOwner, attempt, kind) /\ ~IsCurrent(before, attempt, kind)))
+  /\ deliveries' = [deliveries EXCEPT ![e] = Settled(before, isOwner, taken, kind)]
+  /\ isForeign' = (isForeign \/ (IsApplied(before, isOwner, taken, kind) /\ ~IsCurrent(before, taken, kind)))
   /\ run' = [run EXCEPT ![r].flights[e] = NoFlight, ![r].owns = @ /\ isOwner]
 
 SettleAttempt(r, e) ==

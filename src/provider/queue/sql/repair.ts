@@ -142,7 +142,7 @@ async function retry(sql: Sql, rows: readonly FoundRow[], now: number, figures: 
   if (settled.length === 0) return rows;
   // Blocked at first: `unblock` then finds the first one of each key.
   const state = `CASE WHEN d.order_key IS NULL THEN ${DUE} ELSE ${BLOCKED} END`;
-  const again = `state = ${state}, due = ?, delay = 0, tries = 0, replay = 1, rank = ${AGAIN}, settled = NULL`;
+  const again = `state = ${state}, due = ?, delay = 0, tries = 0, replay = d.replay + 1, rank = ${AGAIN}, settled = NULL`;
   await change(sql, settled, again, [now]);
   await block(sql, settled);
   await unblock(sql, settled);
@@ -213,8 +213,8 @@ export async function addDelivery(
   if (rejection !== undefined) return rejection;
   // Blocked at first: `unblock` then finds the first one of the key.
   await sql.run(
-    `INSERT INTO delivery VALUES (?, ?, ${orderKey === null ? DUE : BLOCKED}, ${AGAIN}, ?, 0, 0, 0, 1, NULL, ?, NULL)`,
-    [found.seq, lane.num, now, orderKey],
+    `INSERT INTO delivery VALUES (?, ?, ${orderKey === null ? DUE : BLOCKED}, ${AGAIN}, ?, 0, 0, 0, ?, NULL, ?, NULL)`,
+    [found.seq, lane.num, now, now, orderKey],
   );
   const figures = new FigureChanges();
   const row = { ...found, event: found.seq, lane: lane.num, state: DUE, order_key: orderKey };

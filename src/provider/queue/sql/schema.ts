@@ -53,7 +53,8 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
       name TEXT PRIMARY KEY, events ${integer} NOT NULL, bytes ${integer} NOT NULL, stored_events ${integer} NOT NULL,
       stored_bytes ${integer} NOT NULL
     ) ${keyedTableOptions}`,
-    // "delay" is the time that a retry was given: no step of a clock makes it wait longer. Negative: the endpoint asked for it.
+    // "delay" is the time that a retry was given: no step of a clock makes it wait longer. Negative: the endpoint asked for it. "replay" is 0 until the
+    // delivery is replayed or recovered, and another number each time: attempts from before do not end it.
     `CREATE TABLE delivery (
       event ${integer} NOT NULL, lane ${integer} NOT NULL, state ${integer} NOT NULL, rank ${integer} NOT NULL, due ${integer} NOT NULL,
       delay ${integer} NOT NULL, attempt ${integer} NOT NULL, tries ${integer} NOT NULL, replay ${integer} NOT NULL, settled ${integer},

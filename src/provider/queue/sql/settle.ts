@@ -105,7 +105,7 @@ function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
 }
 
 const SETTLED_COLUMNS = `event bigint, lane bigint, fence bigint, taken bigint, state bigint, next bigint, pause bigint, made bigint, at bigint,
-  id text, record text`;
+  replay bigint, id text, record text`;
 
 /** Its newest attempt is still the one that `r` settles. */
 const IS_TAKEN = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence';
@@ -115,6 +115,8 @@ const IS_EVENT = '(SELECT e.id FROM event e WHERE e.seq = r.event) = r.id';
 interface SettledRow extends FoundRow, Readonly<Record<'fence' | 'next' | 'pause' | 'made', number>> {
   /** When it was due as it was taken, if it failed. */
   readonly taken: number | null;
+  /** As it was taken; null if it was delivered. */
+  readonly replay: number | null;
   /** Of the event. */
   readonly id: string;
   readonly record: string | null;
@@ -122,10 +124,11 @@ interface SettledRow extends FoundRow, Readonly<Record<'fence' | 'next' | 'pause
 }
 
 function toRow(lane: number, { seq, event, attempt, due, at, settlement, record, facts }: SettleMessage): SettledRow {
-  const { key, tenant, bytes, waiting } = facts;
+  const { key, tenant, bytes, waiting, replay } = facts;
   const figures = { event: seq, lane, order_key: key, tenant: tenant ?? NO_TENANT, bytes, waiting };
-  const isFailed = settlement.kind !== 'delivered' && settlement.kind !== 'skipped';
-  const common = { ...figures, id: event, fence: attempt, taken: isFailed ? due : null, record: record ?? null };
+  const isDelivered = settlement.kind === 'delivered';
+  const found = { replay: isDelivered ? null : replay, taken: isDelivered || settlement.kind === 'skipped' ? null : due };
+  const common = { ...figures, ...found, id: event, fence: attempt, record: record ?? null };
   if (settlement.kind === 'postponed') return { ...common, state: DUE, next: settlement.due, pause: 0, made: 0, at: null };
   if (settlement.kind === 'retry') {
     const wait = Math.max(0, settlement.due - at);
@@ -153,19 +156,21 @@ async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly S
       [json],
     );
   }
-  // One that fails after it was retried during its attempt is due now. One that waits stays blocked if an earlier one of its key was retried.
-  const isRetried = 'd.due < r.taken';
+  // One that was retried during its attempt, and is not delivered, is due now. One that waits stays blocked if an earlier one of its key was retried.
+  const isReplayed = 'd.replay <> r.replay';
+  const isRetried = `(d.due < r.taken OR ${isReplayed})`;
   const changed = await sql.change(
     `UPDATE delivery AS d SET state = CASE WHEN r.state = ${DUE} OR ${isRetried} THEN d.state ELSE r.state END,
        due = CASE WHEN ${isRetried} THEN d.due ELSE r.next END, delay = CASE WHEN ${isRetried} THEN 0 ELSE r.pause END,
-       settled = CASE WHEN ${isRetried} THEN NULL ELSE r.at END, attempt = d.attempt + r.made, tries = d.tries + r.made,
+       settled = CASE WHEN ${isRetried} THEN NULL ELSE r.at END, attempt = d.attempt + r.made,
+       tries = CASE WHEN ${isReplayed} THEN d.tries ELSE d.tries + r.made END,
        rank = CASE WHEN r.made = 1 THEN ${AGAIN} ELSE d.rank END, last = coalesce(r.record, d.last)
      FROM rows r WHERE ${isCurrent}`,
     SETTLED_COLUMNS,
     rows,
   );
-  const failed = changed.filter(({ taken }) => taken !== null);
-  return failed.length === 0 ? changed : [...changed.filter(({ taken }) => taken === null), ...(await readAgain(sql, failed))];
+  const others = changed.filter(({ replay }) => replay !== null);
+  return others.length === 0 ? changed : [...changed.filter(({ replay }) => replay === null), ...(await readAgain(sql, others))];
 }
 
 async function readAgain(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {

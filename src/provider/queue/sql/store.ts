@@ -215,12 +215,9 @@ function toGroup({ operation }: Task): string {
     : `tenant ${event.tenant}`;
 }
 
-interface PutEndpoint {
-  readonly endpoint: StoredEndpoint;
-  readonly replaced: number | undefined;
-}
-
-async function putEndpoint(sql: Sql, { endpoint: { id, version, json }, replaced }: PutEndpoint) {
+async function putEndpoint(sql: Sql, operation: { readonly endpoint: StoredEndpoint; readonly replaced: number | undefined }) {
+  const { endpoint, replaced } = operation;
+  const { id, version, json } = endpoint;
   const changed =
     replaced === undefined
       ? await sql.run('INSERT INTO endpoint VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING', [id, version, json])
@@ -431,8 +428,8 @@ function toTaken({ replay, order_key: key, tenant, bytes, waiting, body, ...row 
   bodies.push(body ?? new Uint8Array());
   return {
     ...row,
-    isReplay: replay === 1,
+    isReplay: replay > 0,
     bodyLength: body?.length ?? 0,
-    facts: { key, tenant: toTenant(tenant), bytes, waiting },
+    facts: { key, tenant: toTenant(tenant), bytes, waiting, replay },
   };
 }

@@ -23,7 +23,7 @@ test('so many deliveries at most change their rank at once, and in each second, 
   const settle = async (at: number, failingTypes: readonly string[]): Promise<number> => {
     const before = await countBehind();
     const state = JSON.stringify({ failures: 0, isProven: true, since: 0, failingTypes });
-    const facts = { key: null, tenant: undefined, bytes: 1, waiting: 1 };
+    const facts = { key: null, tenant: undefined, bytes: 1, waiting: 1, replay: 0 };
     const late = { event: 'msg_none', seq: 9_999, attempt: 1, due: 1, at, record: undefined, facts };
     const settled = [{ ...late, settlement: { kind: 'delivered' } as const }];
     const replies = await store.write(
