@@ -1,7 +1,8 @@
 /** The sending side as a part of the gate: from the app's event to the app of the receiver, over real sockets, files and processes. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
+import { Worker } from 'node:worker_threads';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { SECRET, signV1 } from '../support/deliveries.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
@@ -249,6 +250,27 @@ describe('a reload', () => {
     await running.reload();
     await postEvent(providerPort);
     await until(() => app.received.length === 1);
+  });
+
+  test('applies a new default schedule to what waits, one endpoint after the other', async () => {
+    app.handler = (_request, response) => response.writeHead(503).end();
+    const [endpoint] = toProvider()['endpoints'] as [Sections];
+    const endpoints = Array.from({ length: 20 }, (_, i) => ({ ...endpoint, name: `acme-${i}` }));
+    const provider = toProvider({ endpoints, schedule: ['1h'] });
+    const { writeConfig, gate: running, providerPort } = await start(provider);
+    const wait = (attempts: number) => async () => {
+      const found = await listDeliveries(providerPort, '?state=waiting&limit=100');
+      return found.filter((delivery) => delivery['attempts'] === attempts).length === endpoints.length;
+    };
+    await postEvent(providerPort);
+    await until(wait(1));
+    const posted = vi.spyOn(Worker.prototype, 'postMessage');
+    onTestFinished(() => posted.mockRestore());
+    writeConfig({ provider: { ...provider, schedule: ['100ms', '2h'] } });
+    await running.reload();
+    await until(wait(2));
+    const counts = posted.mock.calls.map(([{ operations = '' }]) => operations.split('"rescheduleStep"').length - 1);
+    expect(Math.max(...counts)).toBe(1);
   });
 
   test('that removes an endpoint cancels what waits for it after a minute, unless a later config has it again', async () => {

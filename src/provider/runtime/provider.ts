@@ -287,14 +287,15 @@ export class Provider {
     this.#serve();
   }
 
-  /** Schedules may have changed since the last start. */
-  async #reschedule(): Promise<void> {
+  /** One endpoint after the other, as settlements wait for the same transactions. Default: those with a backlog, after a start with other schedules. */
+  async #reschedule(changed?: readonly string[]): Promise<void> {
     const { clock } = this.#parts;
-    const endpoints = this.#stored.list();
-    const ids = endpoints.map(({ id }) => id);
-    const backlogs = await this.#queue.backlogs(ids, clock.now());
-    for (const [i, { id, schedule }] of endpoints.entries())
-      if (!this.#isStopped && (backlogs[i]?.waiting ?? 0) > 0) await this.#queue.reschedule(id, schedule, clock.now());
+    const all = this.#stored.list().map(({ id }) => id);
+    const backlogs = changed === undefined ? await this.#queue.backlogs(all, clock.now()) : [];
+    for (const id of changed ?? all.filter((_, i) => (backlogs[i]?.waiting ?? 0) > 0)) {
+      const schedule = this.#isStopped ? undefined : this.#stored.get(id)?.schedule;
+      if (schedule !== undefined) await this.#queue.reschedule(id, schedule, clock.now());
+    }
   }
 
   /** Starts to deliver. `ownPorts`: of this process, which deliveries must not reach. */
@@ -328,6 +329,7 @@ export class Provider {
     const before = new Map(this.#stored.list().map(({ id, schedule }) => [id, schedule.join()]));
     this.#stored.replaceConfig(settings.endpoints, settings.defaults);
     const parts = { queue: this.#queue, clock: this.#parts.clock };
+    const rescheduled: string[] = [];
     for (const [id, schedule] of before) {
       const endpoint = this.#stored.get(id);
       if (endpoint === undefined) {
@@ -335,9 +337,9 @@ export class Provider {
         parts.clock.after(REMOVAL_GRACE_MS, () => {
           if (!this.#isStopped) this.#run(id, cancelRemoved(id, { ...parts, registry: this.#stored }));
         });
-      } else if (this.#isOpen && endpoint.schedule.join() !== schedule)
-        this.#run(id, this.#queue.reschedule(id, endpoint.schedule, parts.clock.now()));
+      } else if (this.#isOpen && endpoint.schedule.join() !== schedule) rescheduled.push(id);
     }
+    this.#run('', this.#reschedule(rescheduled));
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
   }
 
