@@ -82,11 +82,11 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   };
   // The endpoint may have it. It gets it again, with the same ID.
   if (result.outcome === 'aborted') return postpone(noteAborted(state, abort, { now, random: random() }));
-  const current = context.registry.get(endpoint.id);
+  const current = context.registry.get(endpoint.id) ?? endpoint;
   // The endpoint before says nothing about this one.
-  const isOther = current !== undefined && !isSameEndpoint(current, endpoint);
+  const isOther = !isSameEndpoint(current, endpoint);
   if (isOther && result.outcome !== 'delivered') return postpone(state);
-  const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });
+  const decision = decide({ result, tries: delivery.tries, endpoint: current, now, random: random() });
   const maxPause = MAX_BREAKER_PAUSE_MS[isInboxEndpoint(endpoint.id) ? 'app' : 'endpoint'];
   // Five days of failures can be a few seconds of a clock that is ahead.
   const disable = context.steps.isAhead() ? 'off' : settings.disable;
@@ -125,7 +125,8 @@ async function follow(context: LaneContext, attempt: MadeAttempt, decision: Deci
     hooks.onExhausted(endpoint, delivery, reason);
     const facts = { msgId: event, eventType: type, tenant, reason, attempts: tries + 1 };
     // `gone` is reported once for the endpoint, not for each delivery.
-    if (reason !== 'gone') await append(context, 'message.exhausted', attempt, [[event, String(delivery.attempt)], facts]);
+    if (reason !== 'gone')
+      await append(context, 'message.exhausted', attempt, [[event, String(delivery.attempt), String(delivery.due)], facts]);
   }
   if (disable === undefined || !(await registry.disable(endpoint.id, disable, clock.now(), endpoint))) return;
   hooks.onDisabled(endpoint, disable);

@@ -183,6 +183,15 @@ describe('a message that will not be delivered', () => {
     ]);
   });
 
+  test('is reported again after it was purged and recovered', async () => {
+    scene.sender.respond = () => responded(503);
+    for (const due of [NOW - 2, NOW - 1]) {
+      lane.add(1, { event: 'msg_1', tries: 9, attempt: 9, due });
+      await scene.run(lane);
+    }
+    expect(new Set(scene.appended.map(({ id }) => id)).size).toBe(2);
+  });
+
   test('is reported to the tenant of the endpoint', async () => {
     scene.registry.set(anEndpoint('acme', { tenant: 't1' }));
     lane.add(1, { tries: 9, attempt: 9, tenant: 't1' });

@@ -408,6 +408,14 @@ describe('a run', () => {
     expect(scene.sender.inFlight.map(({ endpoint }) => endpoint.url)).toEqual(['https://new.example/']);
   });
 
+  test('retries by the schedule that the endpoint has when the attempt ends', async () => {
+    lane.add(1);
+    await start();
+    scene.registry.set(anEndpoint('acme', { schedule: [1_000] }));
+    await endOne(500);
+    expect(lane.deliveries[0]?.due).toBeLessThanOrEqual(clock.now() + 1_200);
+  });
+
   test('starts over with an endpoint that was enabled again', async () => {
     lane.state = { ...FAILING, streak: 9, pausedUntil: clock.now() + 60_000 };
     scene.registry.set(anEndpoint('acme', { enabledAt: clock.now() }));
