@@ -32,6 +32,12 @@ describe('creating an endpoint', () => {
     expect((await api.request('DELETE', '/v1/endpoints/e1')).status).toBe(204);
     expect((await create({ id: 'e1' })).status).toBe(201);
     expect((await create()).status).toBe(409);
+    const rotate = (at: number, body?: object) => api.request('POST', `/v1/endpoints/e${at}/rotate-secret`, body);
+    const rotated: number[] = [];
+    for (let i = 0; i < fitting; i++) rotated.push((await rotate(i)).status);
+    expect([rotated[0], rotated.at(-1)]).toEqual([200, 409]);
+    // Without the old secret, it needs no more room.
+    expect((await rotate(fitting - 1, { grace: '0s' })).status).toBe(200);
   });
 
   test('gets 409 once the endpoints of its tenant use half of that; those of other tenants, and without one, do not', async () => {

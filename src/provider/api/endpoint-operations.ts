@@ -338,6 +338,7 @@ function toChange(
 }
 
 function toChangeProblem(result: ChangeResult): ApiResponse {
+  if (result === 'heap' || result === 'tenant') return toProblem('conflict', NO_ROOM[result]);
   if (result === 'version_mismatch')
     return toProblem('precondition_failed', 'the endpoint was changed meanwhile: get it again, and repeat the change');
   return UNKNOWN_ENDPOINT;
@@ -358,9 +359,8 @@ async function changeSettings(
     id,
     (record): EndpointRecord | undefined => {
       const settings = change(record.settings);
-      const changed = { ...record, settings, updatedAt: clock.now() };
-      rejection = findRejection(record.settings, settings, rules) ?? toFull(registry.findFull(id, changed));
-      return rejection === undefined ? changed : undefined;
+      rejection = findRejection(record.settings, settings, rules);
+      return rejection === undefined ? { ...record, settings, updatedAt: clock.now() } : undefined;
     },
     version,
   );

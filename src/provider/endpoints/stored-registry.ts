@@ -40,7 +40,7 @@ export type RegistryLogEvent =
   | 'endpoint_secrets_reset'
   | 'endpoint_unreadable';
 
-export type ChangeResult = 'changed' | 'unchanged' | 'not_found' | 'version_mismatch';
+export type ChangeResult = 'changed' | 'unchanged' | 'not_found' | 'version_mismatch' | 'heap' | 'tenant';
 
 interface Stored {
   readonly version: number;
@@ -226,8 +226,7 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Stores a new endpoint; returns false if the ID is in use. */
   async create(id: string, record: EndpointRecord): Promise<boolean> {
-    if (this.#endpoints.has(id) || this.#stored.has(id)) return false;
-    return this.#put(id, this.#encode(id, record));
+    return !this.#endpoints.has(id) && !this.#stored.has(id) && this.#put(id, this.#encode(id, record));
   }
 
   /** Applies `change` to the current record, again if another replica was faster. `change` returns undefined to leave it as it is. */
@@ -237,7 +236,9 @@ export class StoredRegistry implements EndpointRegistry {
       if (found === undefined) return 'not_found';
       if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
       const record = change(found.record);
-      return record === undefined ? 'unchanged' : this.#encode(id, record);
+      if (record === undefined) return 'unchanged';
+      // Without room, it can still be disabled.
+      return (record.disabled === found.record.disabled && this.findFull(id, record)) || this.#encode(id, record);
     });
   }
 
@@ -303,7 +304,11 @@ export class StoredRegistry implements EndpointRegistry {
   /** With a random version: a replica may still know an endpoint that was removed, or that a failover of the database lost, or a client its ETag. */
   async #write(id: string, change: Change): Promise<boolean> {
     const version = randomInt(2 ** 47);
-    if (!(await this.#parts.store.put({ id, version, json: change.json }, this.#stored.get(id)?.version))) return false;
+    const before = this.#stored.get(id);
+    // Others that are written meanwhile need room beside it.
+    this.#memory.replace(before, change);
+    const put = this.#parts.store.put({ id, version, json: change.json }, before?.version);
+    if (!(await put.finally(() => this.#memory.replace(change, before)))) return false;
     this.#written.add(id);
     this.#keep(id, { ...change, version });
     return true;

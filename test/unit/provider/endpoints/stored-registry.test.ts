@@ -404,3 +404,23 @@ describe('catching up', () => {
     expect(store.lists - lists).toBeLessThan(5);
   });
 });
+
+test('counts endpoints while they are written, and no longer if that fails', async () => {
+  const { registry, store } = await open(undefined, undefined, 100_000);
+  const fill = (): Promise<boolean>[] => {
+    const written: Promise<boolean>[] = [];
+    const ids = Array.from({ length: 30 }, (_, i) => `e${i}`);
+    for (const id of ids) if (registry.findFull(id, toRecord()) === undefined) written.push(registry.create(id, toRecord()));
+    return written;
+  };
+  store.failure = new Error('no store');
+  const failed = fill();
+  expect((await Promise.allSettled(failed))[0]?.status).toBe('rejected');
+  await registry.remove('e1');
+  expect(failed.length).toBeLessThan(30);
+  expect(await registry.create('e0', toRecord({ events: ['a'] }))).toBe(true);
+  const rest = fill();
+  expect(rest.length).toBeLessThan(failed.length);
+  await Promise.all(rest);
+  expect(registry.findFull('e29', toRecord())).toBe('heap');
+});
