@@ -117,7 +117,7 @@ function toUses({ config, webhook }: CompiledRoute, ring: KeyRing | undefined): 
   }));
 }
 
-/** By URL, whatever the settings are: a route with others must not lose or fetch keys that are known. The shortest times apply. */
+/** By URL, with any settings: a route with others must not lose or fetch keys that are known. The shortest times apply. */
 function toOptions(routes: readonly CompiledRoute[]): Map<string, KeySetOptions> {
   const all = new Map<string, KeySetOptions>();
   for (const { url: text, refresh, keepFor } of routes.flatMap(({ config }) => config.webhook?.jwks ?? [])) {

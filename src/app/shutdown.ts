@@ -74,7 +74,7 @@ export async function drain(parts: {
   await provider?.stop(Math.max(0, Math.min(API_DRAIN_MS, endsAt - clock.monotonic())));
   listen.destroy();
   proxy?.destroy();
-  // What was cut must still be recorded: tunnels and upgraded connections, whose records are written at their end.
+  // The records of tunnels and upgraded connections that were cut are written at their end.
   await within(clock, RECORD_TIMEOUT_MS, Promise.all([requests.idle(), proxy?.idle()]));
   await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_TIMEOUT_MS)]);
   return isFinished;

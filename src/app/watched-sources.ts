@@ -5,10 +5,10 @@ import { type Config, type ListenTlsConfig, type RouteConfig, realmsOf } from '.
 import { toProviderFiles } from '../config/sources/provider-files.ts';
 import { readTls, toTlsFiles, toUserFiles } from '../config/sources/secrets.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import { isError, type Problem } from '../core/problem.ts';
+import { isError, type Path, type Problem } from '../core/problem.ts';
 import { reportNextUpdate } from '../gateway/server-metrics.ts';
 import type { IdentitySigner } from '../gateway/upstream/headers.ts';
-import type { TlsContexts } from '../http/server/tls.ts';
+import type { TlsContexts, TlsSettings } from '../http/server/tls.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { KeyRing, KeySet } from '../verify/schemes/keys.ts';
@@ -235,17 +235,35 @@ async function reloadStore(_changed: readonly string[], { config, logger, store 
 /** Without `changed`, reads all files: after a config reload, which notes their state as seen but applies none of them. */
 export async function reloadTls(changed: readonly string[] | undefined, parts: ReloadParts): Promise<readonly string[]> {
   const { clock, logger, metrics, ports } = parts;
+  const unread: string[] = [];
   for (const port of ports) {
     if (changed !== undefined && !hasChanged(toTlsFiles(port.config), changed)) continue;
     const read = await readTls(port.config, port.section.split('.'), clock);
-    const broken = read?.problems.filter(isError) ?? [];
+    if (read === undefined) continue;
+    if (!read.isComplete) unread.push(...toTlsFiles(port.config));
+    const broken = read.problems.filter(isError);
     for (const { path, message } of broken) logger.error('tls_reload_failed', { path: path.join('.'), message });
-    if (read === undefined || broken.length > 0) continue;
-    if (!port.contexts.replace(read.settings)) continue;
-    for (const { path, message, hint } of read.problems) logger.warn('tls_warning', { path: path.join('.'), message, hint });
-    reportNextUpdate(port.section, read.settings, metrics);
+    const settings = keepUsable(read.settings, broken, port);
+    if (!port.contexts.replace(settings)) continue;
+    for (const { path, message, hint } of read.problems.filter((each) => !isError(each)))
+      logger.warn('tls_warning', { path: path.join('.'), message, hint });
+    reportNextUpdate(port.section, settings, metrics);
     port.refreshTls();
     logger.info('tls_reloaded', { section: port.section });
   }
-  return ALL_READ;
+  return unread;
+}
+
+/** A part with an error keeps the one before it: a pair must hold up neither the others nor a revocation. */
+function keepUsable(settings: TlsSettings, broken: readonly Problem[], { section, contexts }: WatchedTlsPort): TlsSettings {
+  const before = contexts.settings;
+  const paths = broken.map(({ path }) => path.join('.'));
+  const isBroken = (at: Path, files: readonly string[]): boolean =>
+    files.some((file) => paths.includes([section, ...at, file].join('.')));
+  const { clientCa, clientCrl } = isBroken([], ['clientCaFile', 'clientCrlFile']) ? before : settings;
+  const pairs = before.pairs.map((pair) => {
+    if (isBroken(pair.at, ['certFile', 'keyFile'])) return pair;
+    return settings.pairs.find(({ at }) => isDeepStrictEqual(at, pair.at)) ?? pair;
+  });
+  return { ...settings, pairs, clientCa, clientCrl };
 }

@@ -27,7 +27,7 @@ const MAX_OPERATIONS = 1_000;
 /** The results for the work that runs right now; undefined between two turns of it. Work never runs inside other work. */
 const CURRENT: { operations?: Computation<unknown>[] | undefined; reused?: Reused[] | undefined } = {};
 
-/** What earlier runs of the work made. It is one object for all of them, which needs no comparison as an input. */
+/** A result of earlier runs of the work. It is one object for all of them, which needs no comparison as an input. */
 interface Reused {
   readonly inputs: readonly Input[];
   readonly result: Buffer;

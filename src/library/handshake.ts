@@ -20,7 +20,7 @@ export interface HandshakeGates {
   readonly signed?: VerifiedEventGate | undefined;
 }
 
-/** What it is compiled for. */
+/** The scheme and the secrets that it is compiled for. */
 export interface HandshakeContext {
   readonly scheme: Scheme;
   readonly ring: KeyRing;

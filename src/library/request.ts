@@ -11,7 +11,6 @@ const DIGITS = /^\d{1,15}$/;
 /** Names and values as HTTP allows them (RFC 9110 §5.1, §5.5). */
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: the first characters of latin1 are control characters
 const LATIN1 = /^[\0-\xff]*$/;
 const METHOD = /^[A-Z]{1,32}$/;
 /** For a whole body: the default of `limits.bodyTimeout` of the gate, and of Node, which has none over HTTP/2. */

@@ -111,6 +111,24 @@ describe('certificates', () => {
     expect(String(await new Promise((resolve) => before.socket.once('data', resolve)))).toContain('401');
   });
 
+  test('of one pair that does not match hold up neither the other pairs nor the CAs of clients', async () => {
+    const shop = join(folder, 'shop');
+    copyFileSync(other.cert, `${shop}.crt`);
+    copyFileSync(other.key, `${shop}.key`);
+    copyFileSync(authority.ca, `${shop}.ca`);
+    const pair = { certFile: `${shop}.crt`, keyFile: `${shop}.key` };
+    await start({ clientCaFile: `${shop}.ca`, clientCertificate: 'request', additionalCertificates: [pair] });
+    const countReloads = (): number => gate.log().filter(({ msg }) => msg === 'tls_reloaded').length;
+    copyFileSync(local.cert, `${shop}.crt`);
+    await until(() => gate.logText().includes('tls_reload_failed'));
+    copyFileSync(stranger.ca, `${shop}.ca`);
+    await until(() => countReloads() === 1);
+    copyFileSync(other.key, join(gate.folder, 'tls.key'));
+    copyFileSync(other.cert, join(gate.folder, 'tls.crt'));
+    await until(async () => (await shake({ servername: 'x', checkServerIdentity: () => undefined })).name === 'other');
+    expect((await shake({ servername: 'a.wild.example' })).name).toBe('other');
+  });
+
   test('require TLS 1.2 or newer, or the configured version', async () => {
     await start();
     const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;

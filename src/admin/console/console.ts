@@ -269,7 +269,7 @@ const DENIALS: Readonly<Record<AdminDenialLabel, readonly [ProblemCode, string]>
 /** The rule of the API. */
 export class ConsoleAccess {
   readonly #parts: ConsoleAccessParts;
-  /** Who sent a request, as long as it lasts. */
+  /** The user of each request, as long as it lasts. */
   readonly #users = new WeakMap<IncomingMessage, User>();
 
   constructor(parts: ConsoleAccessParts) {

@@ -40,7 +40,7 @@ interface StreamClient extends StreamRequest {
   writtenAt: Milliseconds;
 }
 
-/** What a client asked for. */
+/** The request of a client for the stream. */
 interface StreamRequest {
   readonly owner: PauseOwner;
   readonly isSelected: IsSelected;

@@ -62,10 +62,10 @@ async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promi
     file === undefined ? undefined : unwrap(await readFile(file), path, problems);
   const pairs = [];
   for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {
-    const at = index === 0 ? [] : ['additionalCertificates', index - 1];
+    const at: Path = index === 0 ? [] : ['additionalCertificates', index - 1];
     const cert = await read(certFile, [...at, 'certFile']);
     const key = await read(keyFile, [...at, 'keyFile']);
-    if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
+    if (cert !== undefined && key !== undefined) pairs.push({ at, certFile, cert, key: new Secret(key) });
   }
   const clientCa = await read(config.clientCaFile, ['clientCaFile'], readCas);
   return { pairs, clientCa, clientCrl: await read(config.clientCrlFile, ['clientCrlFile']) };
@@ -82,6 +82,8 @@ export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
 export interface TlsRead {
   readonly settings: TlsSettings;
   readonly problems: readonly Problem[];
+  /** False if a file could not be read, maybe only now. */
+  readonly isComplete: boolean;
 }
 
 /** Returns undefined if the section is omitted. `section`: its config path. */
@@ -91,9 +93,8 @@ export async function readTls(config: ListenTlsConfig | undefined, section: Path
   const files = await readTlsFiles(config, unread);
   const { clientCertificate, minVersion } = config;
   const settings = { ...files, clientCertificate, minVersion, http2: config.http2 ?? false };
-  // A pair cannot be checked without its files.
-  const problems = unread.length > 0 ? unread : findTlsProblems(settings, clock.now());
-  return { settings, problems: under(section, problems) };
+  const problems = under(section, [...unread, ...findTlsProblems(settings, clock.now())]);
+  return { settings, problems, isComplete: unread.length === 0 };
 }
 
 // Reads user sources as text; users/ parses it.

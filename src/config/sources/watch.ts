@@ -4,6 +4,7 @@ import { type FSWatcher, watch as watchDirectory } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join, normalize } from 'node:path';
 import type { CancelTimer, Clock } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
 import { guardCallback, onEvent } from '../../core/safe-events.ts';
 import { readChunks, withFile } from './bounded-read.ts';
 
@@ -158,10 +159,20 @@ class FileWatch implements Watch {
 async function toHash(path: string): Promise<string> {
   try {
     const hash = createHash('sha256');
-    for (const file of path.endsWith('/') ? await listFiles(path) : [path]) await addFile(hash, file);
+    if (path.endsWith('/')) for (const file of await listFiles(path)) await addEntry(hash, file);
+    else await addFile(hash, path);
     return hash.digest('hex');
   } catch {
     return GONE;
+  }
+}
+
+/** One that is no file, such as lost+found, or cannot be read, must not hide a change of the others. */
+async function addEntry(hash: Hash, file: string): Promise<void> {
+  try {
+    await addFile(hash, file);
+  } catch (thrown) {
+    hash.update(`${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}`);
   }
 }
 
@@ -175,11 +186,11 @@ async function addFile(hash: Hash, file: string): Promise<void> {
   });
 }
 
-/** Excludes the kubelet's directories, which start with two dots. */
+/** As they are read: the kubelet's directories start with two dots, the files of editors with one. */
 async function listFiles(directory: string): Promise<string[]> {
   const names = await readdir(directory);
   return names
-    .filter((name) => !name.startsWith('..'))
+    .filter((name) => !name.startsWith('.'))
     .sort()
     .map((name) => join(directory, name));
 }

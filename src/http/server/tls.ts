@@ -4,12 +4,14 @@ import { createSecureContext, type SecureContext, type SecureContextOptions, typ
 import { readElement } from '../../core/bytes.ts';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import { error, type Problem, under, warning } from '../../core/problem.ts';
+import { error, type Path, type Problem, under, warning } from '../../core/problem.ts';
 import { guardCallback } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 
 /** A certificate chain and its private key, PEM. */
 interface TlsPair {
+  /** Its settings, in the section. */
+  readonly at: Path;
   readonly certFile: string;
   readonly cert: Buffer;
   readonly key: Secret;
@@ -60,6 +62,10 @@ export class TlsContexts {
     return true;
   }
 
+  get settings(): TlsSettings {
+    return this.#settings;
+  }
+
   /** How client certificates are requested; undefined if they are not. */
   get clientCertificate(): TlsSettings['clientCertificate'] | undefined {
     return this.#settings.clientCa === undefined ? undefined : this.#settings.clientCertificate;
@@ -93,15 +99,15 @@ export class TlsContexts {
 /** Finds problems of the pairs before they are used, and of the client CAs. Paths are relative to the `tls` section. */
 export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): Problem[] {
   const found: Problem[] = [];
-  for (const [index, pair] of settings.pairs.entries()) {
+  for (const pair of settings.pairs) {
     const { certFile } = pair;
-    const path = [...(index === 0 ? [] : ['additionalCertificates', index - 1]), 'certFile'];
+    const path = [...pair.at, 'certFile'];
     const certificate = readCertificate(pair);
     if (certificate === undefined) {
       found.push(error(path, `${certFile} contains no certificate`, 'use a PEM file with the server certificate first'));
       continue;
     }
-    const problem = tryContext(settings, index);
+    const problem = tryContext({ ...settings, pairs: [pair], clientCa: undefined, clientCrl: undefined });
     if (problem !== undefined) found.push(error(path, `${certFile} and its key: ${problem}`));
     const end = Date.parse(certificate.validTo);
     if (end <= now) found.push(warning(path, `${certFile} expired on ${certificate.validTo}`, 'renew it'));
@@ -194,9 +200,9 @@ function readCertificates(bundle: Buffer): X509Certificate[] {
   return found;
 }
 
-function tryContext(settings: TlsSettings, index: number): string | undefined {
+function tryContext(settings: TlsSettings): string | undefined {
   try {
-    createSecureContext(toContextOptions(settings, index));
+    createSecureContext(toContextOptions(settings, 0));
     return undefined;
   } catch (thrown) {
     return toErrorText(thrown);

@@ -210,7 +210,7 @@ export class Injector {
   }
 
   #toSettings({ cert, key }: ServerPair): TlsSettings {
-    const pairs = [{ certFile: 'server.certificate', cert, key }];
+    const pairs = [{ at: [], certFile: 'server.certificate', cert, key }];
     const clientCertificate = this.#context.server.clientAuth?.mode === 'optional' ? 'request' : 'require';
     return { pairs, clientCa: this.#clientCa, clientCrl: undefined, clientCertificate, minVersion: '1.2', http2: false };
   }

@@ -163,6 +163,20 @@ test('a missing directory is reported, and found by polling once it exists', asy
   expect(changes).toEqual([['later/file']]);
 });
 
+test('a directory is watched by its files, also with entries that are none, or cannot be read', async () => {
+  const { folder, open, seen, changes } = await start();
+  mkdirSync(join(folder, 'users', 'lost+found'), { recursive: true });
+  mkdirSync(join(folder, 'users', '.git'));
+  symlinkSync('nowhere', join(folder, 'users', 'dangling'));
+  for (const name of ['alice', 'bob']) writeFileSync(join(folder, 'users', name), name);
+  await open(await toFingerprints([join(folder, 'users', '/')]));
+  unlinkSync(join(folder, 'users', 'bob'));
+  await seen(1);
+  rmSync(join(folder, 'users', 'lost+found'), { recursive: true });
+  await seen(2);
+  expect(changes).toEqual([['users/'], ['users/']]);
+});
+
 test('a closed watch reports nothing and leaves no timer', async () => {
   const { folder, clock, open, changes } = await start('a');
   await open();
