@@ -216,6 +216,22 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
   });
 });
 
+test('the API of the sending side closes the kept connection of a client that is revoked, and rejects an expired one', async () => {
+  const tls = { certFile: 'tls.crt', keyFile: 'tls.key', clientCaFile: 'clients.crt', clientCrlFile: 'clients.crl' };
+  await start({}, withoutRevoked, {
+    provider: { address: '127.0.0.1:0', tls, queue: { sqlite: { path: join(makeFolder(), 'queue.db') } }, endpoints: [] },
+  });
+  const socket = await open(readPair(alice), gate.providerPort);
+  expect(await ask(socket, '/v1/endpoints')).toContain('200 OK');
+  await reload('clients.crl', withAlice);
+  await closed(socket);
+  const other = await open(readPair(bob), gate.providerPort);
+  expect(await ask(other, '/v1/endpoints')).toContain('200 OK');
+  ahead = 3 * DAY_MS;
+  other.write(toHead('/v1/endpoints'));
+  expect(await readToEnd(other)).not.toContain('200 OK');
+});
+
 describe('a certificate that expires on a kept connection', () => {
   beforeEach(async () => {
     await start();

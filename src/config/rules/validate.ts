@@ -28,7 +28,7 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => Iterable
   return [
     () => checkPurpose(config),
     () => checkAddresses(config),
-    () => checkRevocationLists(config),
+    () => checkClientCertificates(config),
     () => checkAppProbes(config),
     () => checkStore(config),
     () => checkWorkers(config),
@@ -69,13 +69,19 @@ function* checkAddresses({ listen, admin }: Config): Iterable<Problem> {
   yield* checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message);
 }
 
-function checkRevocationLists({ listen, proxy, authz }: Config): Problem[] {
-  const sections = Object.entries({ listen, proxy, authz });
+function* checkClientCertificates({ listen, proxy, authz, provider }: Config): Iterable<Problem> {
+  const sections = Object.entries({ listen, proxy, authz, provider });
   const withoutCa = sections.filter(([, port]) => port?.tls?.clientCrlFile !== undefined && port.tls.clientCaFile === undefined);
   const message = 'without client CAs no client is asked for a certificate, so these lists are never used';
-  return withoutCa.map(([name]) =>
-    error([name, 'tls', 'clientCrlFile'], message, `set ${name}.tls.clientCaFile, or remove this key`),
-  );
+  for (const [name] of withoutCa)
+    yield error([name, 'tls', 'clientCrlFile'], message, `set ${name}.tls.clientCaFile, or remove this key`);
+  for (const [name, port] of sections)
+    if (name !== 'listen' && port?.tls?.clientCaFile !== undefined && port.tls.clientCertificate === 'request')
+      yield warning(
+        [name, 'tls', 'clientCertificate'],
+        'no route of this port checks certificates, so clients without one are served as well',
+        'require',
+      );
 }
 
 function* checkStore({ store }: Config): Iterable<Problem> {

@@ -7,7 +7,6 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { RequestTarget, TargetProblem } from '../../core/head.ts';
@@ -17,7 +16,7 @@ import type { ParsedHead, RequestInfo } from '../../core/request.ts';
 import { guardDecision, onceEvent } from '../../core/safe-events.ts';
 import { type Destination, parseDestination } from '../../http/dial/destination.ts';
 import { createRequestInfo, toDirectClient } from '../../http/server/client-address.ts';
-import { type ClientCertificates, createClientCertificates } from '../../http/server/client-certificates.ts';
+import { type ClientCertificates, watchCertificates } from '../../http/server/client-certificates.ts';
 import type { TrackedRequest } from '../../http/server/connection-limiter.ts';
 import type { ListenMemory, OnLimit } from '../../http/server/limits.ts';
 import { type BoundAddress, Listener } from '../../http/server/listener.ts';
@@ -29,7 +28,6 @@ import {
   createStrictServer,
   findUnsound,
   type IncomingHead,
-  interceptConnections,
   type OpenConnections,
   toIncomingHead,
   watchConnections,
@@ -92,7 +90,9 @@ export class ProxyServer {
       shouldUpgradeCallback: guardDecision(() => false, false),
     });
     this.#listener = new Listener(this.#server, parts.address);
-    this.#certificates = this.#watchCertificates();
+    this.#certificates = watchCertificates(this.#server, tls, clock, (socket) => {
+      if (!this.#clientErrors.endConnection(socket)) socket.destroy();
+    });
     watchConnections(this.#server, connections);
     // On loopback, the only client is the pod itself.
     const hasOneClient = isLoopbackOnly(parts.address);
@@ -183,23 +183,6 @@ export class ProxyServer {
 
   #findCertificateEnd(socket: Socket, response: ServerResponse): Refusal | undefined {
     return this.#certificates?.refuse(this.#certificates.find(socket), response);
-  }
-
-  #watchCertificates(): ClientCertificates | undefined {
-    const { tls, clock } = this.#parts;
-    const certificates = createClientCertificates(false, tls, clock, (socket) => {
-      if (!this.#clientErrors.endConnection(socket)) socket.destroy();
-    });
-    if (certificates === undefined) return undefined;
-    interceptConnections(this.#server, 'connection', (socket, proceed) => {
-      certificates.begin(socket);
-      proceed();
-    });
-    interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
-      if (certificates.finish(socket)) proceed();
-      else socket.destroy();
-    });
-    return certificates;
   }
 
   #checkHead(head: IncomingHead, parse: typeof parseAbsoluteTarget): ProxyTarget | Refusal {

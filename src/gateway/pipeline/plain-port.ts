@@ -4,6 +4,7 @@ import type { Server as TlsServer } from 'node:https';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { Refusal } from '../../core/refusal.ts';
+import { type ClientCertificates, watchCertificates } from '../../http/server/client-certificates.ts';
 import { type BodyLimits, BodyWatch } from '../../http/server/limits.ts';
 import { type BoundAddress, Listener } from '../../http/server/listener.ts';
 import type { MemoryPressure } from '../../http/server/memory-guard.ts';
@@ -23,6 +24,7 @@ export class PlainPort {
   readonly #errors: ClientErrors;
   readonly #listener: Listener;
   readonly #tls: TlsContexts | undefined;
+  readonly #certificates: ClientCertificates | undefined;
 
   /** `handle` responds, with a rejection if there is one. */
   constructor(
@@ -39,6 +41,9 @@ export class PlainPort {
     const { address, limits, bodies, tls, memory, clock } = options;
     this.#tls = tls;
     this.#server = createStrictServer(limits, tls && { contexts: tls, clock, memory, onLimit: NO_LIMIT }, {});
+    this.#certificates = watchCertificates(this.#server, tls, clock, (socket) => {
+      if (!this.#errors.endConnection(socket)) socket.destroy();
+    });
     this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit: NO_LIMIT, tls, memory });
     this.#bodies = new BodyWatch(bodies, clock, NO_LIMIT, memory);
     this.#errors = createPlainErrors(clock);
@@ -50,9 +55,10 @@ export class PlainPort {
       onLimit: NO_LIMIT,
       maxHeaderFields: limits.maxHeaderFields,
       handle: (received) => {
-        const { request, body, tracked, refusal } = received;
+        const { request, response, body, tracked, refusal } = received;
         body.client = request.socket.remoteAddress ?? '';
-        return handle(received, this.#clients.admit(tracked, body.client, false) ?? refusal);
+        const ended = this.#certificates?.refuse(this.#certificates.find(request.socket), response);
+        return handle(received, this.#clients.admit(tracked, body.client, false) ?? ended ?? refusal);
       },
     });
     requests.bind(this.#server);
@@ -75,11 +81,13 @@ export class PlainPort {
     this.#listener.close();
     this.#server.closeAllConnections();
     this.#clients.close();
+    this.#certificates?.close();
     this.#bodies.close();
   }
 
   /** Uses the current TLS contexts for new connections. */
   refreshTls(): void {
     if (this.#tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#tls.toServerOptions());
+    this.#certificates?.refresh();
   }
 }

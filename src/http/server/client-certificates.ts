@@ -1,6 +1,8 @@
 /**
  * Reads the certificate of a TLS client once for each connection, and closes the connection when the certificate becomes invalid.
  */
+import type { Server } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
 import type { CancelTimer, Clock, EpochMilliseconds } from '../../core/clock.ts';
@@ -8,6 +10,7 @@ import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { CertificateEnd, Client, ClientResponse } from '../../core/request.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { toConnectionKey } from './client-address.ts';
+import { interceptConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** One subject alternative name; Node quotes a name that contains a comma, a quote or a control (CVE-2021-44532). */
@@ -138,6 +141,26 @@ export function createClientCertificates(
 ): ClientCertificates | undefined {
   if (contexts?.clientCertificate === undefined && !mayBeSimulated) return undefined;
   return new ClientCertificates(contexts, clock, endConnection);
+}
+
+/** The certificates of a server's connections. Call it before other listeners are added. Undefined for a port that requests none. */
+export function watchCertificates(
+  server: Server | TlsServer,
+  contexts: TlsContexts | undefined,
+  clock: Clock,
+  endConnection: (socket: Socket) => void,
+): ClientCertificates | undefined {
+  const certificates = createClientCertificates(false, contexts, clock, endConnection);
+  if (certificates === undefined) return undefined;
+  interceptConnections(server, 'connection', (socket, proceed) => {
+    certificates.begin(socket);
+    proceed();
+  });
+  interceptConnections<TLSSocket>(server, 'secureConnection', (socket, proceed) => {
+    if (certificates.finish(socket)) proceed();
+    else socket.destroy();
+  });
+  return certificates;
 }
 
 function readConnection(socket: TLSSocket): CertifiedConnection {
