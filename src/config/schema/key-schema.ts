@@ -88,7 +88,7 @@ export const identity = z.strictObject({
     })
     .meta({ examples: [{ name: 'current', secret: { file: '/etc/sidegate/identity-key' } }] })
     .describe('The signing key. A file is watched and reloaded when it changes.'),
-  ttl: duration().prefault('60s').describe('How long a token is valid.'),
+  ttl: timeLimit(1_000).prefault('60s').describe('How long a token is valid.'),
 });
 
 // The schema of JSON Web Tokens: how the tokens of a custom scheme look, and which of them a route accepts.

@@ -1,4 +1,5 @@
 /** The schema of TLS on the gate's ports. */
+import { isIP } from 'node:net';
 import * as z from 'zod';
 import { filePath } from './scalars.ts';
 
@@ -42,7 +43,10 @@ export const clientCertificate = z.strictObject({
     .array(
       z
         .string()
-        .regex(/^(?:DNS|URI|email|IP Address|CN):.+$/, 'a name must start with its type: DNS:, URI:, email:, IP Address: or CN:'),
+        .regex(/^(?:DNS|URI|email|IP Address|CN):.+$/, 'a name must start with its type: DNS:, URI:, email:, IP Address: or CN:')
+        .refine((text) => !text.startsWith('IP Address:') || isIP(text.slice('IP Address:'.length)) !== 0, {
+          error: 'write one IPv4 or IPv6 address after IP Address:',
+        }),
     )
     .min(1)
     .optional()
