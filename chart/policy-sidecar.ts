@@ -26,6 +26,7 @@ import {
   ALLOWED_FIELDS,
   COMPARED,
   CREDENTIALS_PATTERN,
+  MESH_PROBE,
   PAUSE_PATH,
   PAUSE_PATTERN,
   RESIZE_POLICY,
@@ -238,7 +239,8 @@ function toDifference(key: string, shape: Shape): string {
   if (list === undefined) {
     const isSame = `${at(key, 'dyn(null)')} == dyn(${expected})`;
     const holds = isConditional ? `(${condition} ? ${isSame} : !${SIDECAR}.?${key}.hasValue())` : isSame;
-    return `${holds} ? [] : [${celText(key)}]`;
+    const note = `${at(`${key}.?httpGet.?path`, "''")} == ${celText(MESH_PROBE.path)} ? ${celText(key + MESH_PROBE.note)} : ${celText(key)}`;
+    return `${holds} ? [] : [${key === MESH_PROBE.key ? note : celText(key)}]`;
   }
   const without = (from: string): string => `${from}.filter(e, !${list.isFree})`;
   const own = without(at(key, '[]'));

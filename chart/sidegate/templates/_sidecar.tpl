@@ -144,7 +144,7 @@ place that the injector writes them to: arguments, ports, probes, mounts, volume
     variables.sidecar.?readinessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(5), 'successThreshold': dyn(1), 'failureThreshold': dyn(3), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/readyz'), 'port': dyn(variables.adminPort)})}) ? [] : ['readinessProbe']
 - name: differs_livenessProbe
   expression: >-
-    variables.sidecar.?livenessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(5), 'periodSeconds': dyn(10), 'successThreshold': dyn(1), 'failureThreshold': dyn(6), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/healthz'), 'port': dyn(variables.adminPort)})}) ? [] : ['livenessProbe']
+    variables.sidecar.?livenessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(5), 'periodSeconds': dyn(10), 'successThreshold': dyn(1), 'failureThreshold': dyn(6), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/healthz'), 'port': dyn(variables.adminPort)})}) ? [] : [variables.sidecar.?livenessProbe.?httpGet.?path.orValue('') == '/app-health/sidegate/livez' ? 'livenessProbe (rewritten by a mesh; with Istio, set sidecar.istio.io/rewriteAppHTTPProbers: "false" on the pod)' : 'livenessProbe']
 - name: differs_lifecycle
   expression: >-
     variables.sidecar.?lifecycle.orValue(dyn(null)) == dyn({'preStop': dyn({'exec': dyn({'command': dyn([dyn('/bin/bash'), dyn('-c'), dyn('exec 3<>/dev/tcp/127.0.0.1/$0 && printf \'GET /prestop?pause=%s HTTP/1.0\\r\\n\\r\\n\' $1 >&3 && read -r line <&3 && [[ $line == *\' 200 \'* ]]'), dyn(string(variables.adminPort)), dyn(variables.pause)])})})}) ? [] : ['lifecycle']

@@ -46,6 +46,7 @@ import {
   isAllowedImage,
   isCredentialsPath,
   isSidecarVolume,
+  MESH_PROBE,
   PAUSE_PATH,
   PAUSE_PATTERN,
   PROBE_TARGET_PATTERN,
@@ -227,8 +228,13 @@ function compareField(key: string, container: Raw, expected: readonly Raw[], fre
     case 'volumeMounts':
       return [...new Set([...compareList(key, container, expected, toMounts(free)), ...findNested(container)])];
     default:
-      return expected.some((each) => isSame(container[key], each[key])) ? [] : [key];
+      return expected.some((each) => isSame(container[key], each[key])) ? [] : [`${key}${toMeshNote(key, container)}`];
   }
+}
+
+function toMeshNote(key: string, container: Raw): string {
+  const path = textAt(objectAt(objectAt(container, key), 'httpGet'), 'path');
+  return key === MESH_PROBE.key && path === MESH_PROBE.path ? MESH_PROBE.note : '';
 }
 
 interface ListItems {

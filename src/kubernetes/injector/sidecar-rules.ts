@@ -1,7 +1,7 @@
 /** The rules for the container `sidegate`: tables that the injector, the doctor and the chart's admission policies share. */
 
 import { PORT_NUMBER } from './kubernetes-values.ts';
-import { ADMIN_PORT, CONFIG_VOLUME, DATA_PORT, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
+import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DATA_PORT, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
 import { CONTAINER_SHAPE, type ShapeMap } from './sidecar.ts';
 
 /** Fields that a cluster allows in addition to those that every sidecar contains. */
@@ -45,6 +45,13 @@ export const RESOURCE_FIELDS: readonly string[] = ['requests', 'limits'];
 export const RESOURCE_NAMES: readonly string[] = ['cpu', 'memory', 'ephemeral-storage'];
 /** The only policy of `resizePolicy`, the default: the app could take the port of a sidecar that restarts. */
 export const RESIZE_POLICY = 'NotRequired';
+
+/** A probe that a mesh redirects to its own port together with the other two, the path that it then has, and how to prevent it. */
+export const MESH_PROBE = {
+  key: 'livenessProbe',
+  path: `/app-health/${CONTAINER}/livez`,
+  note: ' (rewritten by a mesh; with Istio, set sidecar.istio.io/rewriteAppHTTPProbers: "false" on the pod)',
+} as const;
 
 /** Where the shutdown delay is in a sidecar. It is compared at this place like all values, so another place would deny every sidecar. */
 export const PAUSE_PATH = ['lifecycle', 'preStop', 'exec', 'command', 4] as const;

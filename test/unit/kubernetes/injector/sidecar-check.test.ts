@@ -101,6 +101,17 @@ describe('an injected sidecar', () => {
     expect(findDifferences(pod, RULES)?.join()).toContain('volumeMounts');
   });
 
+  test('differs by a setting to change if Istio rewrote its probes', () => {
+    const pod = makeInjected();
+    for (const [probe, path] of Object.entries({ startupProbe: 'startupz', readinessProbe: 'readyz', livenessProbe: 'livez' }))
+      Object.assign(sidecarOf(pod)[probe].httpGet, { path: `/app-health/sidegate/${path}`, port: 15_020 });
+    expect(findDifferences(pod, RULES)).toEqual([
+      'startupProbe',
+      'readinessProbe',
+      'livenessProbe (rewritten by a mesh; with Istio, set sidecar.istio.io/rewriteAppHTTPProbers: "false" on the pod)',
+    ]);
+  });
+
   test('differs if two volumes are mounted for the queue', () => {
     const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
     sidecarOf(pod).volumeMounts.push({ name: 'other', mountPath: '/var/lib/sidegate' });
