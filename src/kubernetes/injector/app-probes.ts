@@ -19,6 +19,21 @@ const MAX_PROBES_LENGTH = 32_768;
 
 type ProbeHeaders = readonly { readonly name: string; readonly value: string }[];
 
+/** Where Istio redirects probes and hooks of a container. */
+const MESH_PATH = /^\/app-(?:health|lifecycle)\/[^/?]+\/[a-z]+$/;
+
+/** Denies probes and hooks of the app that the proxy of a mesh relays to the port that the app had before: now the sidecar has it. */
+export function denyRelayed({ plan: { app }, findings }: Work): void {
+  const own = new Set([app.port, ...tcpPortsOf(app.container).map(({ number }) => number)]);
+  for (const { kind, request, port } of handlersOf(app)) {
+    if ((port !== undefined && own.has(port)) || !MESH_PATH.test(textAt(request, 'path') ?? '')) continue;
+    findings.deny(
+      'probe_unreachable',
+      `a mesh rewrote the ${kind} of the container ${app.name}, and its proxy would send it to the sidecar: with Istio, set sidecar.istio.io/rewriteAppHTTPProbers: "false" on the pod, or use interception mode service or rename`,
+    );
+  }
+}
+
 /** Redirects probes to the sidecar, and denies hooks. Returns the `--app-probe` values, ordered by kind. */
 export function rewriteProbes(work: Work): readonly string[] {
   const { pod, plan, patch } = work;

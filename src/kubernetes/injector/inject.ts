@@ -2,7 +2,7 @@
 
 import { trimEnd } from '../../core/text.ts';
 import { containersOf, findApp, lastingContainersOf, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
-import { handlersOf, rewriteProbes } from './app-probes.ts';
+import { denyRelayed, handlersOf, rewriteProbes } from './app-probes.ts';
 import { APP_PORT_MODES, type InterceptionMode, MAX_NAME_LENGTH } from './kubernetes-values.ts';
 import { CONTAINER, DOMAIN, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import { findTaken, type IsOfApp, type TakenResource } from './other-containers.ts';
@@ -216,7 +216,9 @@ const MODES: Readonly<Record<InterceptionMode, (work: Work) => readonly string[]
 
 /** Changes the app's containers, and returns the sidecar's `--app-probe` values. */
 function intercept(work: Work): readonly string[] {
-  return MODES[work.plan.interception.mode](work);
+  const { mode } = work.plan.interception;
+  if (APP_PORT_MODES.includes(mode)) denyRelayed(work);
+  return MODES[mode](work);
 }
 
 function warnOfHostPort({ plan: { app }, findings }: Work): readonly string[] {

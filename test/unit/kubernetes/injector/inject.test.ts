@@ -243,6 +243,31 @@ describe('the volume of the queue', () => {
   });
 });
 
+describe('a probe that Istio redirected to its proxy', () => {
+  const asked = (port: number, path: string) => ({
+    containers: [
+      { ...WEB, livenessProbe: { httpGet: { path, port } } },
+      { name: 'istio-proxy', ports: [{ containerPort: 15_090 }] },
+    ],
+  });
+  const message = 'a mesh rewrote the livez of the container web, and its proxy would send it to the sidecar: with Istio, set';
+
+  test.each(['same-port', 'env'])(
+    'is denied with interception %s, where the sidecar has the port that the proxy asks',
+    (mode) => {
+      const annotations = { 'sidegate.dev/interception': mode, 'sidegate.dev/app-container': 'web' };
+      expect(() => inject(annotations, asked(15_020, '/app-health/web/livez'))).toThrow(message);
+      expect(inject(annotations, asked(8_080, '/app-health/web/livez')).outcome).toBe('injected');
+      expect(inject(annotations, asked(15_020, '/health/web/livez')).outcome).toBe('injected');
+    },
+  );
+
+  test.each(['service', 'rename'])('is accepted with interception %s, where the app keeps its port', (mode) => {
+    const annotations = { 'sidegate.dev/interception': mode, 'sidegate.dev/app-container': 'web' };
+    expect(inject(annotations, asked(15_020, '/app-health/web/livez')).outcome).toBe('injected');
+  });
+});
+
 describe('a hook over the network', () => {
   const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
   const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });
