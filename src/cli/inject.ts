@@ -36,7 +36,7 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
   const kube = toKubeVersion(options.kubeVersion);
   const defaults = await readDefaults(options.config, io);
   if (defaults === undefined) return EXIT.failed;
-  const context = { defaults, version: readVersion(), kube, namespace: options.namespace };
+  const context = { defaults, version: readVersion(), kube, namespace: options.namespace, isOffline: true };
   const manifests: Manifest[] = [];
   const results: (Injected | 'skipped' | 'denied')[] = [];
   for (const file of options.filename) {

@@ -26,6 +26,8 @@ export interface InjectContext {
   readonly version: string;
   readonly kube: KubeVersion;
   readonly namespace: string;
+  /** Whether the pod has not passed the admission of a cluster. */
+  readonly isOffline?: boolean;
   /** Whether the pod is a Job's template, which has no owner reference yet. */
   readonly isJob?: boolean;
   /** The object whose template the pod is; undefined for a pod, whose owner is in its metadata. */

@@ -83,6 +83,7 @@ export function toPlan(app: App, input: PlanInput): Plan {
   checkResources(plan, findings);
   checkImage(plan.image, input);
   checkQueueVolume(input);
+  warnOfPullSecrets(plan.pullSecrets, input);
   for (const low of [plan.port, plan.adminPort])
     if (low < FIRST_UNPRIVILEGED_PORT)
       findings.warn(
@@ -97,6 +98,16 @@ function checkImage(image: string, { context: { defaults }, findings }: PlanInpu
   findings.deny(
     'invalid_setting',
     `the sidecar's image ${image} is not allowed (allowed: ${defaults.allowedImages?.join(', ')}): remove the annotation ${DOMAIN}/image, or ask the cluster's administrator to add the repository to admission.allowedImages of the chart`,
+  );
+}
+
+/** In a cluster, the admission of ServiceAccounts has already added them when the webhook is called. */
+function warnOfPullSecrets(added: readonly string[], { pod, context, findings }: PlanInput): void {
+  const spec = objectAt(pod, 'spec');
+  if (context.isOffline !== true || added.length === 0 || listAt(spec, 'imagePullSecrets').length > 0) return;
+  const account = textAt(spec, 'serviceAccountName') ?? 'default';
+  findings.warn(
+    `the pod had no imagePullSecrets, so it used those of the ServiceAccount ${account}, and with ${added.join(', ')} it no longer does: list those of the ServiceAccount in the pod as well, or add ${added.join(', ')} to the ServiceAccount instead`,
   );
 }
 

@@ -104,7 +104,8 @@ export const SETTINGS = {
   }),
   imagePullSecrets: setting('image-pull-secrets', OBJECT_NAMES, toNames, {
     fallback: '`sidecar.imagePullSecrets`, otherwise none',
-    description: 'Secrets for pulling the image; added to those of the pod.',
+    description:
+      'Secrets for pulling the image; added to those of the pod. Kubernetes adds those of the ServiceAccount only to a pod without any: with `sidegate inject` and the library chart, list them in the pod as well.',
     example: 'registry-login',
   }),
   cpuRequest: setting('cpu-request', CPU, asIs, {

@@ -96,6 +96,16 @@ describe('sidegate inject', () => {
     expect([code, stdout]).toEqual([1, '']);
   });
 
+  test('warns if added imagePullSecrets replace those of the ServiceAccount', async () => {
+    const config = join(FOLDER, 'config/pull-secrets.yaml');
+    const pod = (spec: string): string =>
+      `{ kind: Pod, metadata: { name: a, labels: { sidegate.dev/inject: "true" }, annotations: { sidegate.dev/config: a } }, spec: { ${spec} containers: [{ name: a, ports: [{ containerPort: 3000 }] }] } }\n`;
+    const warning = /warning: the pod had no imagePullSecrets, so it used those of the ServiceAccount web, and with [a-z, ]+ it/;
+    expect((await run(pod('serviceAccountName: web,'), { config })).stderr).toMatch(warning);
+    expect((await run(pod('serviceAccountName: web,'))).stderr).not.toContain('imagePullSecrets');
+    expect((await run(pod('imagePullSecrets: [{ name: own }],'), { config })).stderr).not.toContain('imagePullSecrets');
+  });
+
   test('uses the image of its own version if no config names another', async () => {
     const { io, stdout } = recordIo();
     const filename = [join(FOLDER, 'old-cluster.yaml')];
