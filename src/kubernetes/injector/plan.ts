@@ -1,13 +1,13 @@
 /** Plans a pod's sidecar from the pod's annotations and the injector's defaults. */
 
-import type { App } from './app.ts';
+import { type App, containersOf } from './app.ts';
 import type { SidecarDefaults } from './injector-config.ts';
 import { APP_PORT_MODES, type Interception, toAmount } from './kubernetes-values.ts';
 import { DATA_PORT, DOMAIN } from './names.ts';
 import { type Findings, type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
 import { checkQueueVolume } from './queue-volume.ts';
-import { listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { has, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 import { isAllowedImage } from './sidecar-rules.ts';
 
@@ -81,6 +81,7 @@ export function toPlan(app: App, input: PlanInput): Plan {
     ...toResources(settings, defaults),
   };
   checkResources(plan, findings);
+  warnOfQos(plan, input);
   checkImage(plan.image, input);
   checkQueueVolume(input);
   warnOfPullSecrets(plan.pullSecrets, input);
@@ -142,6 +143,35 @@ function checkResources(plan: Plan, findings: Findings): void {
         'invalid_setting',
         `the sidecar's ${kind} request ${request} is above its limit ${limit}: set ${DOMAIN}/${kind}-request and ${DOMAIN}/${kind}-limit`,
       );
+}
+
+/** A pod whose QoS class is no longer Guaranteed loses its exclusive CPUs, and is evicted earlier. */
+function warnOfQos(plan: Plan, { pod, findings }: PlanInput): void {
+  const whole = objectAt(objectAt(pod, 'spec'), 'resources');
+  const isWhole = Object.keys(whole).length > 0;
+  const containers = [...containersOf(pod, 'initContainers'), ...containersOf(pod, 'containers')];
+  const before = isWhole ? [whole] : containers.map(({ container }) => objectAt(container, 'resources'));
+  const sidecar = {
+    requests: { cpu: plan.cpuRequest, memory: plan.memoryRequest },
+    // As they are added to those of the whole pod.
+    limits: { cpu: plan.cpuLimit ?? (isWhole ? plan.cpuRequest : undefined), memory: plan.memoryLimit },
+  };
+  if (!before.every(isGuaranteed) || isGuaranteed(sidecar)) return;
+  findings.warn(
+    `the sidecar changes the QoS class of the pod from Guaranteed to Burstable: set ${DOMAIN}/cpu-request and ${DOMAIN}/cpu-limit to one value, and ${DOMAIN}/memory-request and ${DOMAIN}/memory-limit as well`,
+  );
+}
+
+/** A request that is not set is that of the limit. */
+function isGuaranteed(resources: Raw): boolean {
+  const [requests, limits] = [objectAt(resources, 'requests'), objectAt(resources, 'limits')];
+  const amountOf = (from: Raw, kind: string): string | number => {
+    const amount = toAmount(String(from[kind]));
+    return Number.isNaN(amount) ? String(from[kind]) : amount;
+  };
+  return ['cpu', 'memory'].every(
+    (kind) => has(limits, kind) && (!has(requests, kind) || amountOf(requests, kind) === amountOf(limits, kind)),
+  );
 }
 
 function decideNative(interception: Interception, { pod, settings, context, findings }: PlanInput): boolean {

@@ -53,6 +53,29 @@ describe("the pod's own resources", () => {
   });
 });
 
+describe('the QoS class', () => {
+  const fixed = { requests: { cpu: '1', memory: '1024Mi' }, limits: { cpu: '1000m', memory: '1Gi' } };
+  const same = { 'sidegate.dev/cpu-limit': '50m', 'sidegate.dev/memory-limit': '96Mi' };
+  const warning = expect.stringMatching(/^the sidecar changes the QoS class of the pod from Guaranteed to Burstable: set/);
+
+  test.each<[string, Json, Json, Json, readonly unknown[]]>([
+    ['a pod that was Guaranteed', fixed, undefined, {}, [warning]],
+    ['a pod whose requests default to its limits', { limits: fixed.limits }, undefined, {}, [warning]],
+    ['a pod that was Guaranteed as a whole', {}, fixed, {}, [warning]],
+    ['a pod and a sidecar that are Guaranteed', fixed, undefined, same, []],
+    ['a whole pod that stays Guaranteed', {}, fixed, { 'sidegate.dev/memory-limit': '96Mi' }, []],
+    ['a pod without a limit', { requests: fixed.requests }, undefined, {}, []],
+    ['a pod with a lower request', { ...fixed, requests: { cpu: '10m', memory: '1Gi' } }, undefined, {}, []],
+  ])('of %s has the warnings that belong to it', (_which, container, resources, annotations, expected) => {
+    const pod = makeTemplate({ spec: { ...(resources === undefined ? {} : { resources }) }, annotations });
+    for (const each of pod.spec.containers) each.resources = container;
+    const injection = injectPod(pod, CONTEXT);
+    const { warnings } = injection as { warnings: readonly string[] };
+    expect(warnings).toEqual(expected);
+    for (const each of warnings) expect(`sidegate: ${each}`.length).toBeLessThanOrEqual(256);
+  });
+});
+
 test.each([
   ['64Mi', '96Mi', '160Mi'],
   ['1Ki', '1Mi', '1049600'],
