@@ -23,7 +23,7 @@ export const admission = z.strictObject({
     .enum(['Ignore', 'Fail'])
     .default('Ignore')
     .describe(
-      'Failure policy of the webhook for labeled pods while no injector responds. `Ignore`: `admission.protect` denies pods without a sidecar. `Fail`: the API server denies all labeled pods, including those that already have a sidecar.',
+      'Failure policy of the webhook for labeled pods while no injector responds. `Ignore`: `admission.protect` denies pods without a sidecar. `Fail`: the API server denies all labeled pods, also those that already have a sidecar unless `admission.protect` checks them.',
     ),
   reinvocationPolicy: z
     .enum(['IfNeeded', 'Never'])
