@@ -67,7 +67,8 @@ const add = (path: string, value: string): string => `JSONPatch{op: 'add', path:
 const at = (...path: readonly string[]): string => celText(toPointer(path));
 
 function toGrace(): string {
-  const [grace, longest] = ['object.spec.?terminationGracePeriodSeconds.orValue(30)', LONGEST_GRACE_SECONDS];
+  const [written, longest] = ['object.spec.?terminationGracePeriodSeconds.orValue(30)', LONGEST_GRACE_SECONDS];
+  const grace = `(${written} < 0 ? 1 : ${written})`;
   const extended = `${grace} + variables.preStop`;
   return `variables.preStop < ${longest} && ${extended} > ${longest} ? (${grace} > ${longest} ? ${grace} : ${longest}) : ${extended}`;
 }
@@ -82,7 +83,7 @@ function toOperations(): string[] {
   const container = toCel(CONTAINER_SHAPE, PLACEHOLDERS);
   const status = `'{"version":"{{ .Chart.AppVersion }}","takeover":"' + (variables.isSamePort ? 'same-port' : 'service') + '","sidecar":"native","hash":"{{ include "sidegate.defaultsHash" . }}"}'`;
   return [
-    `!variables.isSamePort || variables.variable == '' ? [] : size(variables.env) == 0 ? [${add(env, `[${entry}]`)}] : variables.envIndex < 0 ? [${add(`${env} + '/-'`, entry)}] : [${add(`${env} + '/' + string(variables.envIndex) + '/value'`, "'127.0.0.1'")}]`,
+    `!variables.isSamePort || variables.variable == '' ? [] : size(variables.env) == 0 ? [${add(env, `[${entry}]`)}] : variables.envIndex < 0 ? [${add(`${env} + '/0'`, entry)}] : [${add(`${env} + '/' + string(variables.envIndex) + '/value'`, "'127.0.0.1'")}]`,
     `variables.asked.map(h, ${add("h.at + '/httpGet'", answered)})`,
     "variables.asked.filter(h, h.action == 'tcpSocket').map(h, JSONPatch{op: 'remove', path: h.at + '/tcpSocket'})",
     `variables.preStop == 0 ? [] : variables.range.filter(i, i < size(variables.containers) && !has(variables.containers[i].lifecycle)).map(i, ${add("'/spec/containers/' + string(i) + '/lifecycle'", `{'preStop': dyn(${preStop})}`)})`,

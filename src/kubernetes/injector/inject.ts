@@ -1,7 +1,7 @@
 /** The entry point of the injector: takes a pod as raw JSON, and returns the smallest patch that adds the sidecar. */
 
 import { trimEnd } from '../../core/text.ts';
-import { containersOf, findApp, lastingContainersOf, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
+import { containersOf, findApp, lastingContainersOf, tcpPortsOf, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
 import { denyRelayed, handlersOf, rewriteProbes } from './app-probes.ts';
 import { APP_PORT_MODES, type InterceptionMode, MAX_NAME_LENGTH } from './kubernetes-values.ts';
 import { CONTAINER, DOMAIN, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
@@ -239,6 +239,11 @@ function renamePort(work: Work): readonly string[] {
     return [];
   }
   warnOfHostPort(work);
+  for (const other of tcpPortsOf(container))
+    if (other.number === declared.number && other.index !== declared.index)
+      findings.warn(
+        `port ${other.number} of the container ${name} also has the name ${other.name}, which still refers to the app: a Service that targets it bypasses the sidecar`,
+      );
   const renamed = toFreeName(declared.name, container);
   patch.set([...path, 'ports', declared.index], listAt(container, 'ports')[declared.index], 'name', renamed);
   for (const handler of handlersOf(plan.app))
@@ -271,13 +276,13 @@ function moveToPort(work: Work): readonly string[] {
   return [];
 }
 
-/** If a variable is set twice, the last value counts. */
+/** If a variable is set twice, the last value counts. A new one comes first, so that others can refer to it: `$(PORT)`. */
 function setVariable({ plan: { app }, patch, findings }: Work, name: string, value: string): void {
   const env = listAt(app.container, 'env');
   const index = env.findLastIndex((entry) => textAt(entry, 'name') === name);
   const found = env[index];
   const path = [...app.path, 'env'];
-  if (index === -1) patch.append(path, has(app.container, 'env'), [{ name, value }]);
+  if (index === -1) patch.prepend(path, has(app.container, 'env'), { name, value });
   else if (has(found, 'valueFrom'))
     findings.deny(
       'invalid_setting',

@@ -31,7 +31,9 @@ export function delayStop({ pod, plan, patch, findings }: Work, { kube }: Inject
     else patch.set(path, container, 'lifecycle', { preStop });
   }
   const spec = objectAt(pod, 'spec');
-  const grace = numberAt(spec, 'terminationGracePeriodSeconds') ?? DEFAULT_GRACE_SECONDS;
+  const written = numberAt(spec, 'terminationGracePeriodSeconds') ?? DEFAULT_GRACE_SECONDS;
+  // The API server turns a negative period into 1 s, and rejects a longer sleep.
+  const grace = written < 0 ? 1 : written;
   const extended = grace + seconds;
   const isTooLong = seconds < LONGEST_GRACE_SECONDS && extended > LONGEST_GRACE_SECONDS;
   const period = isTooLong ? Math.max(grace, LONGEST_GRACE_SECONDS) : extended;

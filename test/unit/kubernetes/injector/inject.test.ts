@@ -52,6 +52,7 @@ test.each([
 test.each([
   [undefined, '5s', 35],
   [0, '5s', 5],
+  [-1, '5s', 6],
   [595, '5s', 600],
   [598, '5s', 600],
   [600, '5s', 600],
@@ -266,6 +267,21 @@ describe('a probe that Istio redirected to its proxy', () => {
     const annotations = { 'sidegate.dev/interception': mode, 'sidegate.dev/app-container': 'web' };
     expect(inject(annotations, asked(15_020, '/app-health/web/livez')).outcome).toBe('injected');
   });
+});
+
+test('rename warns of a second name of the port, which still refers to the app', () => {
+  const containers = [{ ...WEB, ports: [...WEB.ports, { name: 'web', containerPort: 8080 }] }];
+  const { warnings } = inject({ 'sidegate.dev/interception': 'rename', 'sidegate.dev/app-port': 'http' }, { containers });
+  expect(warnings).toEqual([expect.stringMatching(/^port 8080 of the container web also has the name web, which still refers/)]);
+});
+
+test.each([
+  ['env', { name: 'PORT', value: '8482' }],
+  ['same-port:HOST', { name: 'HOST', value: '127.0.0.1' }],
+])('%s sets a new variable before those that may refer to it', (interception, value) => {
+  const containers = [{ ...WEB, env: [{ name: 'URL', value: 'http://$(HOST):$(PORT)' }] }];
+  const { patch } = inject({ 'sidegate.dev/interception': interception }, { containers });
+  expect(patch).toContainEqual({ op: 'add', path: '/spec/containers/0/env/0', value });
 });
 
 describe('a hook over the network', () => {

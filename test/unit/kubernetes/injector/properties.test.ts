@@ -189,6 +189,11 @@ describe('for any pod,', () => {
         sidecarless.spec.containers = sidecarless.spec.containers.filter(isOther);
         if (Array.isArray(sidecarless.spec.initContainers))
           sidecarless.spec.initContainers = sidecarless.spec.initContainers.filter(isOther);
+        for (const { op, path } of injection.patch) {
+          // A new variable comes first.
+          const [, index] = /^\/spec\/containers\/([0-9]+)\/env\/0$/.exec(op === 'add' ? path : '') ?? [];
+          if (index !== undefined) (sidecarless.spec.containers[Number(index)] as { env: unknown[] }).env.shift();
+        }
         for (const difference of differences(value, sidecarless)) expect(difference).toMatch(CHANGED);
       }),
       { numRuns: 2500 },
