@@ -1,5 +1,5 @@
 /** Checks whether a workload's pods have the sidecar, and whether new ones will. */
-import { ENFORCE_LABEL, INJECT_LABEL } from '../injector/names.ts';
+import { DENIED_ANNOTATION, ENFORCE_LABEL, INJECT_LABEL } from '../injector/names.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import { fits, type Pod } from './objects.ts';
@@ -42,6 +42,7 @@ const QUOTA = /must specify limits\.(cpu|memory)\b/;
 /** How the gate reports that it cannot listen (cli/run.ts). */
 const OCCUPIED = ' is in use by another process';
 const MAX_ADDRESS_LENGTH = 64;
+const MAX_DENIAL_LENGTH = 400;
 
 /** All findings about injection. */
 export function checkInjection(workload: Workload, facts: Facts): Finding[] {
@@ -73,7 +74,7 @@ function checkUnprotected(workload: Workload, facts: Facts): Finding[] {
     found.push(
       finding(
         'no-sidecar',
-        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}${toAge(without, facts)}`,
+        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}${toAge(without, facts)}${toDenial(without)}`,
         toFix(workload, without),
       ),
     );
@@ -98,12 +99,19 @@ function toAge(without: readonly Pod[], { policies }: Facts): string {
   return without.every(isOlder) ? '; created before the policies of the chart took effect' : '';
 }
 
+/** Why the API server's own policy did not inject it. */
+function toDenial(without: readonly Pod[]): string {
+  const [denial] = without.flatMap(({ metadata }) => metadata.annotations?.[DENIED_ANNOTATION] ?? []);
+  return denial === undefined ? '' : `: ${denial.slice(0, MAX_DENIAL_LENGTH)}`;
+}
+
 function toFix(workload: Workload, without: readonly Pod[]): string {
   const { template } = workload;
   const asks =
     template === undefined ? without.every((pod) => injectLabelOf(pod) === 'true') : injectLabelOf(template) === 'true';
   if (template !== undefined && isProtected(template)) return restartOf(workload);
   if (asks && workload.failure !== undefined) return 'let new pods be created: see pods-missing';
+  if (asks && toDenial(without) !== '') return `change the pod template as the message says, then ${restartOf(workload)}`;
   if (asks) return `make sure that the injector is ready, then ${restartOf(workload)}`;
   return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
 }

@@ -290,6 +290,14 @@ describe('the sidecar', () => {
     expect(fixOf('no-sidecar')).toBe('make sure that the injector is ready, then kubectl -n shop rollout restart deployment/web');
   });
 
+  test('is missing because of what the policy of the API server wrote on the pod', () => {
+    const denied: Json = makeBare('a', template, OWNER);
+    denied.metadata.annotations['sidegate.dev/denied'] = 'the pod uses hostNetwork; remove hostNetwork';
+    const { messageOf, fixOf } = examine({ pods: [makeBare('b', template, OWNER), denied] });
+    expect(messageOf('no-sidecar')).toMatch(/ requests it: the pod uses hostNetwork; remove hostNetwork$/);
+    expect(fixOf('no-sidecar')).toMatch(/^change the pod template as the message says, then kubectl -n shop rollout restart/);
+  });
+
   const plain = { ...template, metadata: { labels: { app: 'web' } } };
   test.each<[string, Over, number, RegExp]>([
     [
