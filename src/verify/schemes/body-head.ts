@@ -186,7 +186,7 @@ function findProblem(fields: readonly FormField[], fixed: readonly (readonly [st
   if (fields.some(({ value }) => FURTHER_FIELD.test(value))) return 'a form field contains & and = after it';
   for (const [name, value] of fixed) {
     const found = findField(fields, name);
-    if (found === 'repeated' || found?.value !== value) return `the form field ${name}, which is not signed, is not ${value}`;
+    if (found === 'ambiguous' || found?.value !== value) return `the form field ${name}, which is not signed, is not ${value}`;
   }
   return undefined;
 }

@@ -4,7 +4,7 @@ import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { foldCase } from '../../core/text.ts';
 import type { BodyPlace } from './description.ts';
-import { type FormField, findField, parseStrictForm } from './strict-form.ts';
+import { AMBIGUOUS, type FormField, findField, parseStrictForm } from './strict-form.ts';
 
 /** Why a value cannot be read; safe to log. */
 export class BodyProblem {
@@ -47,7 +47,7 @@ export class BodyContent {
     const fields = this.form();
     if (fields instanceof BodyProblem) return fields;
     const found = findField(fields, name);
-    return found === 'repeated' ? new BodyProblem(`the form field ${name} is repeated`) : found?.value;
+    return found === 'ambiguous' ? new BodyProblem(`the form field ${name} ${AMBIGUOUS}`) : found?.value;
   }
 
   /** The value of a form field as JSON. */

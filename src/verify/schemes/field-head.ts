@@ -24,7 +24,7 @@ import {
 import { compileHeaderList } from './header-list.ts';
 import { compilePieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
-import { type FormField, findField, foldName, isAlike, parseStrictQuery } from './strict-form.ts';
+import { AMBIGUOUS, type FormField, findField, foldName, isAlike, parseStrictQuery } from './strict-form.ts';
 
 /** The parts of a head. */
 interface HeadParts {
@@ -100,8 +100,8 @@ function compileParameters(
     const parsed = parseStrictQuery(query);
     if (parsed.kind === 'problem') return malformed(`the query is ambiguous: ${parsed.problem}`);
     const { fields } = parsed;
-    const repeated = names.find((name) => findField(fields, name) === 'repeated');
-    if (repeated !== undefined) return malformed(`the query parameter ${repeated} is repeated`);
+    const ambiguous = names.find((name) => findField(fields, name) === 'ambiguous');
+    if (ambiguous !== undefined) return malformed(`the query parameter ${ambiguous} ${AMBIGUOUS}`);
     // The signature does not cover other parameters, so an attacker could add them.
     const isKnown = (field: FormField): boolean => folded.some((known) => isAlike(field, known));
     if (!isCovered && !allowQuery && !fields.every(isKnown)) return refuse('malformed_request', 'query_not_signed');
@@ -140,7 +140,7 @@ function compileEntries(
 
 function toText(parameters: readonly FormField[], name: string): string | undefined {
   const found = findField(parameters, name);
-  return found === 'repeated' ? undefined : found?.value;
+  return found === 'ambiguous' ? undefined : found?.value;
 }
 
 /** Compiles the reader of a place in the head; undefined for one in the body. */

@@ -39,7 +39,7 @@ export function removeParameter(url: string, name: string): string | undefined {
 
 function removePair(text: string, parsed: StrictForm, name: string): string | undefined {
   const found = parsed.kind === 'fields' ? findField(parsed.fields, name) : undefined;
-  if (found === undefined || found === 'repeated' || found.span === undefined) return undefined;
+  if (found === undefined || found === 'ambiguous' || found.span === undefined) return undefined;
   const { from, to } = found.span;
   // With one of the two separators around it.
   if (text[to] === AMPERSAND) return text.slice(0, from) + text.slice(to + 1);

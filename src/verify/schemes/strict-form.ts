@@ -53,12 +53,14 @@ export function parseStrictQuery(query: string): StrictForm {
   return parsePairs(query);
 }
 
-/** Finds a field; 'repeated' if an app may see two of this name. */
-export function findField(fields: readonly FormField[], name: string): FormField | 'repeated' | undefined {
+/** What is wrong with an ambiguous field. */
+export const AMBIGUOUS = 'is repeated, or has a name that apps may take for this one';
+
+/** Finds a field; 'ambiguous' if an app may find several, or one of another name. Undefined only if no app finds one. */
+export function findField(fields: readonly FormField[], name: string): FormField | 'ambiguous' | undefined {
   const folded = foldName(name);
-  const alike = fields.filter((field) => isAlike(field, folded));
-  if (alike.length > 1) return 'repeated';
-  return alike[0]?.name === name ? alike[0] : undefined;
+  const [found, ...others] = fields.filter((field) => isAlike(field, folded));
+  return others.length > 0 || (found !== undefined && found.name !== name) ? 'ambiguous' : found;
 }
 
 /**

@@ -1,5 +1,9 @@
+import { createHmac } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { customScheme } from '../../../../src/config/schema/scheme-schema.ts';
 import { findField, foldName, isAlike, parseStrictForm } from '../../../../src/verify/schemes/strict-form.ts';
+import { judgeArrived } from '../../../support/field-cases.ts';
+import { PUBLIC_URL, toCase } from '../../../support/preset-cases.ts';
 import { fc } from '../../../support/property.ts';
 
 test('a lookup does not read the names of other fields: any client can send a thousand long ones', () => {
@@ -52,3 +56,33 @@ test.each([
   const [field] = parsed.kind === 'fields' ? parsed.fields : [];
   expect(field !== undefined && isAlike(field, foldName(wanted))).toBe(expected);
 });
+
+const FILE = ['order"\r\n\r\n7', 'discount"; filename="x"\r\n\r\n99']
+  .map((part) => `--b\r\nContent-Disposition: form-data; name="${part}\r\n`)
+  .join('');
+const IN_FORM = { signed: [{ form: 'order' }, { form: 'discount', optional: true }], onlySignedFields: true };
+const IN_QUERY = { signed: [{ query: 'user', optional: true }, 'body'] };
+
+test.each<[string, string, object, { query?: string; body?: string }]>([
+  ['ok', '7:', IN_FORM, { body: 'order=7' }],
+  ['ok', '7:99', IN_FORM, { body: 'order=7&discount=99' }],
+  ['mismatch', '7:', IN_FORM, { body: 'order=7&discount=99' }],
+  ['discount is repeated, or', '7:', IN_FORM, { body: 'order=7&Discount=99' }],
+  ['discount is repeated, or', '7:', IN_FORM, { body: 'order=7&discount[]=99' }],
+  ['discount is repeated, or', '7:', IN_FORM, { body: 'order=7&%20discount=99' }],
+  ['discount is repeated, or', '7:', IN_FORM, { body: `${FILE}--b--` }],
+  ['order is repeated, or', '7:', IN_FORM, { body: 'Order=7' }],
+  ['ok', ':{}', IN_QUERY, { body: '{}' }],
+  ['mismatch', ':{}', IN_QUERY, { body: '{}', query: '?user=admin' }],
+  ['user is repeated, or', ':{}', IN_QUERY, { body: '{}', query: '?USER=admin' }],
+  ['user is repeated, or', ':{}', IN_QUERY, { body: '{}', query: '?user[]=admin' }],
+  ['user is repeated, or', ':{}', IN_QUERY, { body: '{}', query: '?user%5B0%5D=admin' }],
+])(
+  'an optional value under another spelling is not missing: %s for %s',
+  (expected, signed, scheme, { query = '', body = '' }) => {
+    const one = toCase(customScheme.parse({ signature: { header: 'X-Sig' }, separator: ':', ...scheme }));
+    const signature = createHmac('sha256', one.secret).update(signed).digest('hex');
+    const arrived = { method: 'POST', url: `${PUBLIC_URL}/hook${query}`, headers: [['X-Sig', signature]] as const };
+    expect(judgeArrived(one, { ...arrived, body: Buffer.from(body) })).toContain(expected);
+  },
+);
