@@ -78,7 +78,7 @@ export function* checkDescription(description: SchemeDescription, path: Path): I
   yield* checkTimestamp(description, path);
   yield* checkPassable(description, path);
   yield* checkPlaces(description, path);
-  yield* checkAlgorithms(description, [...path, 'signature', 'forms']);
+  yield* checkAlgorithms(description, path);
 }
 
 /** Rejects what no delivery can satisfy. */
@@ -271,7 +271,8 @@ function checkSortedForm(description: SchemeDescription, path: Path): Problem[] 
 }
 
 /** The kind of a key selects among the algorithms: secrets compute MACs or digests or are compared, key pairs verify. */
-function* checkAlgorithms(description: SchemeDescription, path: Path): Iterable<Problem> {
+function* checkAlgorithms(description: SchemeDescription, root: Path): Iterable<Problem> {
+  const path = [...root, 'signature', 'forms'];
   const algorithms = [...new Set(description.signature?.forms.map(({ algorithm }) => algorithm) ?? [])];
   const asymmetric = algorithms.filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
   const secret = algorithms.filter((algorithm) => !ALGORITHMS[algorithm].isAsymmetric);
@@ -282,6 +283,14 @@ function* checkAlgorithms(description: SchemeDescription, path: Path): Iterable<
       path,
       'two algorithms use the same kind of key',
       'use at most one algorithm for key pairs; several for secrets only if all are HMACs',
+    );
+  // Other formats are recognized by their content.
+  const { format, prefix = '' } = description.publicKey ?? {};
+  if (asymmetric.length > 0 && secret.length > 0 && format === 'raw' && prefix === '')
+    yield error(
+      [...root, 'publicKey', 'prefix'],
+      'without a prefix, a raw public key looks like a secret: anyone could sign with it by an HMAC',
+      'publicKey: { prefix: … }, if the sender writes one; or format: spki, with the public key in PEM',
     );
   if (secret.includes('sha256-secret-first')) yield* checkExtension(description, path);
   if (secret.some((algorithm) => KEYED_DIGESTS.has(algorithm)))

@@ -310,7 +310,11 @@ export const customScheme = z
       .strictObject({
         encoding: z.enum(['hex', 'base64']).default('base64').describe('Encoding of the key, if it is not PEM.'),
         format: z.enum(['raw', 'spki']).default('spki').describe('Raw bytes (Ed25519), or SubjectPublicKeyInfo in DER.'),
-        prefix: visible.optional().describe('Prefix of public keys; distinguishes them from secrets if a scheme has both.'),
+        prefix: visible
+          .optional()
+          .describe(
+            'Prefix of public keys; distinguishes them from secrets if a scheme has both, and is then required for raw keys.',
+          ),
         privatePrefix: visible.optional().describe('Prefix of private keys, which are used only to sign.'),
       })
       .prefault({})

@@ -112,11 +112,7 @@ function toMaterial(secret: Secret, { description, encoding, purpose }: SchemeKe
   const { publicKey } = description;
   const source = { secret, encoding };
   const [symmetric, asymmetric] = toAlgorithms(description);
-  if (
-    asymmetric !== undefined &&
-    publicKey !== undefined &&
-    (symmetric === undefined || isPublicText(text, encoding, publicKey))
-  ) {
+  if (asymmetric !== undefined && publicKey !== undefined && (symmetric === undefined || isPublicText(text, publicKey))) {
     if (purpose === 'verify') {
       const read = description.jwt?.chain === undefined ? readPublicKey(text, publicKey, asymmetric) : readRoot(text);
       return 'problem' in read ? read : new Material(asymmetric, { ...read, source });
@@ -162,13 +158,8 @@ function problem(text: string, hint: string): KeyFault {
   return { problem: text, hint };
 }
 
-/** A configured encoding takes precedence over the prefix: some senders use the whole `whsec_…` text as the key. */
-function isPublicText(
-  text: string,
-  encoding: SecretEncoding | undefined,
-  { prefix, privatePrefix }: PublicKeyDescription,
-): boolean {
-  if (encoding !== undefined) return false;
+/** Whatever its encoding is said to be: everyone knows a public key, so it must never become a secret. */
+function isPublicText(text: string, { prefix, privatePrefix }: PublicKeyDescription): boolean {
   return (
     [prefix, privatePrefix].some((start) => start !== undefined && text.startsWith(start)) || PEM.test(text) || isPublicJwk(text)
   );

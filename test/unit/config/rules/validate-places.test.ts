@@ -174,6 +174,21 @@ describe('a custom scheme is rejected', () => {
       /the same kind of key/,
     ],
     [
+      'with raw public keys that look like the secrets beside them',
+      {
+        signature: {
+          ...HEADER,
+          list: ',',
+          forms: [
+            { prefix: 'v1=', algorithm: 'hmac-sha256' },
+            { prefix: 'v2=', algorithm: 'ed25519' },
+          ],
+        },
+        publicKey: { encoding: 'hex', format: 'raw' },
+      },
+      /publicKey.prefix: without a prefix, a raw public key looks like a secret/,
+    ],
+    [
       'with parts that it does not have',
       { signature: HEADER, signed: [{ signaturePart: 0 }, 'body'], separator: '.' },
       /the signature has no parts/,

@@ -1,5 +1,5 @@
 /** Public keys that somebody configures as secrets: everyone could sign with them. */
-import { X509Certificate } from 'node:crypto';
+import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { Secret } from '../../../../src/core/secret.ts';
@@ -65,6 +65,17 @@ describe('a scheme with secrets and key pairs', () => {
       ],
     },
   };
+
+  test.each<SecretEncoding | undefined>([undefined, 'utf8', 'base64', 'hex'])(
+    'takes a text with the prefix of public keys for one, with encoding: %s',
+    (encoding) => {
+      const scheme = compileScheme(findPreset('standard-webhooks') as SchemeDescription);
+      const raw = generateKeyPairSync('ed25519').publicKey.export({ format: 'der', type: 'spki' }).subarray(-32);
+      expect(parse(scheme, `whpk_${raw.toString('base64')}`, encoding)).toMatchObject({
+        key: { material: { algorithm: 'ed25519' } },
+      });
+    },
+  );
 
   test.each([
     ['a JWK', JSON.stringify(jwk)],
