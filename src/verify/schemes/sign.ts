@@ -88,6 +88,6 @@ function sign(
 function toUnsignable({ name, signed }: SchemeDescription, body: Buffer): string {
   if (signed.includes('receiverId')) return `${name} signs the ID of the receiver: name a config whose route has receiverId`;
   return toFormText(body) === undefined
-    ? `the form has more than ${MAX_PARAMETERS} parameters, which sidegate rejects: send fewer`
+    ? `the body is not a form of at most ${MAX_PARAMETERS} parameters, which alone can be signed: correct it`
     : 'the URL contains the digest of another body: remove the parameter';
 }

@@ -4,6 +4,7 @@
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { parseMediaType } from '../../core/head.ts';
+import { BYTE_ORDER_MARK } from '../../core/json-scan.ts';
 import { foldCase } from '../../core/text.ts';
 
 /** One field. Its text is latin1: one character per byte. */
@@ -34,6 +35,27 @@ const DISPOSITION = /^content-disposition: form-data; name="([^"%\\\r\n]*)"(; fi
 const CONTENT_TYPE = /^content-type: ([\x20-\x7e]{1,200})$/i;
 /** These announce bytes as they are. */
 const PLAIN_ENCODING = /^(?:content-transfer-encoding: (?:7bit|8bit|binary)|content-length: \d{1,10})$/i;
+
+const [QUOTE, LESS_THAN, BRACKET, BRACE] = [0x22, 0x3c, 0x5b, 0x7b];
+const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, BRACKET, BRACE]);
+/** Tab, line feed, vertical tab, form feed, carriage return and space. */
+const WHITE_SPACE = new Set([0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x20]);
+/** All bytes of UTF-8 are lower; the byte order marks of UTF-16 begin with 0xfe or 0xff. */
+export const MIN_NON_UTF_8 = 0xfe;
+
+/** Not JSON, XML, multipart, or another encoding than UTF-8: the name of a parameter begins like none of them. */
+export function canBeForm(body: Buffer): boolean {
+  const first = findFirstByte(body);
+  return first === undefined || !(NO_FORM_STARTS.has(first) || first >= MIN_NON_UTF_8);
+}
+
+/** The first byte that is not white space, after an optional byte order mark. */
+export function findFirstByte(body: Buffer): number | undefined {
+  const hasMark = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+  let at = hasMark ? BYTE_ORDER_MARK.length : 0;
+  while (at < body.length && WHITE_SPACE.has(body[at] ?? 0)) at++;
+  return body[at];
+}
 
 /** Parses a form body: multipart if it begins with a boundary, otherwise URL-encoded. */
 export function parseStrictForm(body: Buffer): StrictForm {
@@ -225,10 +247,11 @@ const DIGITS = Uint8Array.from({ length: 0x100 }, (_, code) => {
 /**
  * The parameters of a form body as Twilio signs them: sorted by name, each name followed by its value. A repeated name is followed by each of its distinct values, sorted. Everything is handled as bytes (latin1 strings here): a UTF-8
  * decoder replaces all invalid bytes with the same character, so many bodies would share one signature.
- * Returns undefined for more than MAX_PARAMETERS, before decoding any.
+ * Returns undefined for more than MAX_PARAMETERS, before decoding any, and for what is not a form: with a text of theirs in a
+ * form, an attacker could write its signed text as JSON.
  */
 export function toFormText(body: Buffer): Buffer | undefined {
-  if (hasTooMany(body)) return undefined;
+  if (!canBeForm(body) || hasTooMany(body)) return undefined;
   const parameters = new Map<string, Set<string>>();
   for (const pair of body.toString('latin1').split('&')) {
     if (pair === '') continue;

@@ -7,6 +7,7 @@ import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence,
 import { BYTE_ORDER_MARK, isJson } from '../../../core/json-scan.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
+import { canBeForm, findFirstByte, MIN_NON_UTF_8 } from '../../../verify/schemes/strict-form.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
 
 /** The content that the route accepts. */
@@ -27,12 +28,7 @@ interface ContentOptions {
   readonly mayBeEmpty?: (method: string) => boolean;
 }
 
-const [QUOTE, DASH, LESS_THAN, BRACKET, BRACE] = [0x22, 0x2d, 0x3c, 0x5b, 0x7b];
-const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, BRACKET, BRACE]);
-/** Tab, line feed, vertical tab, form feed, carriage return and space. */
-const WHITE_SPACE = new Set([0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x20]);
-/** All bytes of UTF-8 are lower; the byte order marks of UTF-16 begin with 0xfe or 0xff. */
-const MIN_NON_UTF_8 = 0xfe;
+const [DASH, LESS_THAN, BRACKET, BRACE] = [0x2d, 0x3c, 0x5b, 0x7b];
 
 /** Checks the query, Content-Encoding, Content-Type and declared Content-Length. */
 export function createContentGate(options: ContentOptions): ContentGate {
@@ -143,16 +139,11 @@ export function compileBodyCheck(contentTypes: readonly string[]): (mediaType: M
 function findMismatch({ form, boundary }: MediaType, body: Buffer, hasSeveralForms: boolean): string | undefined {
   if (form === 'json') return findJsonProblem(body, hasSeveralForms);
   if (form === 'multipart') return isBoundedBy(body, boundary ?? '') ? undefined : 'the content does not begin with its boundary';
-  const first = findFirstByte(body);
-  if (form === 'form') return first !== undefined && cannotStartForm(first) ? 'the content is not a form' : undefined;
+  if (form === 'form') return canBeForm(body) ? undefined : 'the content is not a form';
   if (!hasSeveralForms) return undefined;
+  const first = findFirstByte(body);
   if (form === 'xml') return first === LESS_THAN ? undefined : 'the content is not XML';
   return first === BRACE || first === BRACKET ? 'the content is JSON, but Content-Type names another media type' : undefined;
-}
-
-/** Beginnings of JSON, XML, a multipart boundary, and other encodings than UTF-8: a parameter's name begins with none of them. */
-function cannotStartForm(byte: number): boolean {
-  return NO_FORM_STARTS.has(byte) || byte >= MIN_NON_UTF_8;
 }
 
 function findJsonProblem(body: Buffer, hasSeveralForms: boolean): string | undefined {
@@ -178,11 +169,4 @@ function isBoundedBy(body: Buffer, boundary: string): boolean {
 
 function startsWith(body: Buffer, start: Buffer): boolean {
   return body[0] === start[0] && body.subarray(0, start.length).equals(start);
-}
-
-/** The first byte that is not white space, after an optional byte order mark. */
-function findFirstByte(body: Buffer): number | undefined {
-  let at = startsWith(body, BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
-  while (at < body.length && WHITE_SPACE.has(body[at] ?? 0)) at++;
-  return body[at];
 }

@@ -68,9 +68,23 @@ describe('the parameters of a form', () => {
 
   test('are not signed if no gate would accept them, with a clear error', () => {
     const request = { id: '', timestamp: 0, url: URL, body: toForm(MAX_PARAMETERS + 1) };
-    expect(() => scheme.sign(request, new Secret(Buffer.from(SECRET)), undefined)).toThrow(
-      'the form has more than 1000 parameters',
-    );
+    for (const body of [request.body, Buffer.from('{}')])
+      expect(() => scheme.sign({ ...request, body }, new Secret(Buffer.from(SECRET)), undefined)).toThrow(
+        'the body is not a form of at most 1000 parameters',
+      );
+  });
+
+  test('are not those of another body: with a text of theirs, an attacker could write the signed text as JSON', () => {
+    const signed = `${URL}Bodyz","Body":"pay me","x":"1"}{"a":"To1`;
+    const body = '{"a":"=To1&Bodyz","Body":"pay me","x":"1"}';
+    expect(
+      verify(Buffer.from(new URLSearchParams({ Body: 'z","Body":"pay me","x":"1"}{"a":"', To: '1' }).toString()), signed),
+    ).toBe('k');
+    for (const start of ['', ' ', '\n', '\ufeff'])
+      expect(verify(Buffer.from(start + body), signed.replace('{"a"', `${start}{"a"`))).toBeUndefined();
+    expect(
+      ['<a>=', '[1]', '"a"=', '--b=', '\0=', 'a={', ' a', ''].map((text) => toFormText(Buffer.from(text)) !== undefined),
+    ).toEqual([...Array.from({ length: 5 }, () => false), ...Array.from({ length: 3 }, () => true)]);
   });
 });
 
