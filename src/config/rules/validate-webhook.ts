@@ -12,8 +12,9 @@ import {
   coversValue,
   mayBeEmpty,
   needsContent,
+  needsForm,
+  needsUrlEncoded,
   readsBody,
-  signsSortedForm,
   toSenderMethods,
 } from '../../verify/schemes/coverage.ts';
 import { isBearer, type SchemeDescription } from '../../verify/schemes/description.ts';
@@ -387,16 +388,9 @@ const FORMS: ReadonlySet<MediaForm> = new Set(['form', 'multipart']);
 function findProblem(contentType: string, description: SchemeDescription): string | undefined {
   if (contentType === NO_MEDIA_TYPE) return needsContent(description) ? 'the scheme reads the body' : undefined;
   const form = toMediaForm(contentType);
-  if (signsSortedForm(description) && form === 'multipart') return 'the scheme signs the fields of a URL-encoded form';
-  if (readsForm(description)) return FORMS.has(form) ? undefined : 'the scheme reads the fields of a form';
+  if (needsUrlEncoded(description) && form === 'multipart') return 'the scheme signs the fields of a URL-encoded form';
+  if (needsForm(description)) return FORMS.has(form) ? undefined : 'the scheme reads the fields of a form';
   return readsJson(description) && (FORMS.has(form) || form === 'xml') ? 'the scheme reads the body as JSON' : undefined;
-}
-
-/** Whether the signature, or a signed value, is in a form. */
-function readsForm(description: SchemeDescription): boolean {
-  const { signature, signed, timestamp } = description;
-  const isInForm = (place: unknown): boolean => typeof place === 'object' && place !== null && 'form' in place;
-  return signature?.form !== undefined || signsSortedForm(description) || isInForm(timestamp?.from) || signed.some(isInForm);
 }
 
 function readsJson(description: SchemeDescription): boolean {

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
 import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../verify/presets/shapes.ts';
-import { TIMESTAMP_UNITS } from '../../verify/schemes/coverage.ts';
+import { needsForm, needsUrlEncoded, TIMESTAMP_UNITS } from '../../verify/schemes/coverage.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/head.ts';
 import { XML_PATH } from '../../verify/schemes/xml-path.ts';
@@ -338,35 +338,26 @@ export const customScheme = z
       .optional()
       .describe('Characters whose percent-encoding in the URL is decoded before signing.'),
   })
-  .transform(
-    (written): SchemeDescription => ({
+  .transform((written): SchemeDescription => {
+    const description: Omit<SchemeDescription, 'contentTypes'> = {
       ...withoutAbsent(written),
       ...(written.jwt === undefined ? undefined : { signed: signsBody(written.jwt) ? ['body'] : [] }),
       name: 'custom',
       tolerance: minutes(5),
-      contentTypes: toContentTypes(written),
-    }),
-  );
+    };
+    return { ...description, contentTypes: toContentTypes(description) };
+  });
 
 /** Whether a token signs the body: it is in the body, or contains its digest. */
 function signsBody({ content, bodyHash }: z.output<typeof customJwt>): boolean {
   return content !== undefined || bodyHash !== undefined;
 }
 
-interface WrittenContent {
-  readonly signature: object;
-  readonly signed: readonly unknown[];
-  readonly contentField?: string | undefined;
-}
-
 /** A scheme that reads form fields gets forms, others JSON. */
-function toContentTypes({ signature, signed, contentField }: WrittenContent): readonly string[] {
-  if (contentField !== undefined) return JSON_OR_FORM;
-  if (signed.some((piece) => typeof piece === 'object' && piece !== null && 'sortedForm' in piece)) return URL_ENCODED;
-  const hasField = [signature, ...signed].some(
-    (place) => typeof place === 'object' && place !== null && 'form' in place && place.form !== undefined,
-  );
-  return hasField ? FORMS : JSON_ONLY;
+function toContentTypes(description: Omit<SchemeDescription, 'contentTypes'>): readonly string[] {
+  if (needsUrlEncoded(description)) return URL_ENCODED;
+  if (needsForm(description)) return FORMS;
+  return description.contentField !== undefined || description.signed.includes('form') ? JSON_OR_FORM : JSON_ONLY;
 }
 
 /** Removes undefined fields at any depth, so that a description has exactly the fields that the scheme uses. */

@@ -49,8 +49,23 @@ function hasBodyIn(piece: Piece): boolean {
 }
 
 /** Whether all fields of the form are signed, in order of their names. */
-export function signsSortedForm({ signed }: SchemeDescription): boolean {
+export function signsSortedForm({ signed }: SignedForm): boolean {
   return signed.some((piece) => typeof piece === 'object' && 'sortedForm' in piece);
+}
+
+type SignedForm = Pick<SchemeDescription, 'signature' | 'signed' | 'timestamp' | 'contentDigestParameter'>;
+
+/** Whether each delivery must be a URL-encoded form, all of whose fields are signed. */
+export function needsUrlEncoded(description: SignedForm): boolean {
+  const { signed, contentDigestParameter } = description;
+  return signsSortedForm(description) || (signed.includes('form') && contentDigestParameter === undefined);
+}
+
+/** Whether each delivery must be a form, because the signature, or a signed value, is in its fields. */
+export function needsForm(description: SignedForm): boolean {
+  const { signature, signed, timestamp } = description;
+  const isInForm = (place: unknown): boolean => typeof place === 'object' && place !== null && 'form' in place;
+  return signature?.form !== undefined || needsUrlEncoded(description) || isInForm(timestamp?.from) || signed.some(isInForm);
 }
 
 /** A path in a field leaves the rest of the field unsigned. */

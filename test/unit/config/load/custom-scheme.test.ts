@@ -7,6 +7,7 @@ import { parse, stringify } from 'yaml';
 import { printScheme } from '../../../../src/cli/scheme.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import type { Config } from '../../../../src/config/schema/config.ts';
+import { customScheme } from '../../../../src/config/schema/scheme-schema.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { formatProblem } from '../../../../src/core/problem.ts';
 import { Secret } from '../../../../src/core/secret.ts';
@@ -140,6 +141,20 @@ describe('an example in the list of presets', () => {
     };
     expect([verdict('{"id":"evt_1"}'), verdict('{"id":"evt_2"}')]).toEqual(['k', 'mismatch']);
   });
+});
+
+test.each<[string, object, string[]]>([
+  ['all parameters', { signed: ['url', 'form'] }, ['application/x-www-form-urlencoded']],
+  [
+    'all parameters, or the digest of the body',
+    { signed: ['url', 'form'], contentDigestParameter: 'sha' },
+    ['application/json', 'application/x-www-form-urlencoded'],
+  ],
+  ['all fields', { signed: [{ sortedForm: {} }] }, ['application/x-www-form-urlencoded']],
+  ['single fields', { signed: [{ form: 'a' }] }, ['application/x-www-form-urlencoded', 'multipart/form-data']],
+  ['the body', {}, ['application/json']],
+])('a scheme that signs %s accepts their media types by default', (_, fields, expected) => {
+  expect(customScheme.parse({ signature: { header: 'X-Sig' }, ...fields }).contentTypes).toEqual(expected);
 });
 
 test('a preset includes the handshake of its sender', () => {

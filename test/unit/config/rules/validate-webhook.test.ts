@@ -262,6 +262,12 @@ describe('is rejected, with the place and a fix', () => {
       /contentTypes\.1: .*URL-encoded form/,
     ],
     [
+      'JSON for a signed form',
+      { scheme: 'mandrill', publicUrl: 'https://hooks.example.com', contentTypes: ['application/json'] },
+      {},
+      /contentTypes\.0: no delivery can be application\/json/,
+    ],
+    [
       'a form for a signature in JSON',
       { scheme: 'adyen-payments', contentTypes: ['application/json', 'application/x-www-form-urlencoded'] },
       {},
