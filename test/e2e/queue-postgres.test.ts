@@ -244,6 +244,17 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     await serving.stop();
   });
 
+  test('serve at once what is appended to both, although the second one finds it stored', async () => {
+    const schema = newSchema();
+    const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS }, pooler.url())];
+    const { received, serving } = collect(second);
+    const event = newEvent(['a'], { createdAt: now() });
+    expect(await first.append([event])).toEqual(['stored']);
+    expect(await second.append([event])).toEqual(['duplicate']);
+    await until(() => received.includes(`${event.id} a`));
+    await serving.stop();
+  });
+
   test('serve at once what a repair of the other one makes due, for many endpoints, whatever pause their runs asked for', async () => {
     const schema = newSchema();
     const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS })];

@@ -166,7 +166,8 @@ class SqlQueue implements DeliveryQueue {
   async append(events: readonly NewEvent[], route?: (event: NewEvent) => readonly Target[]) {
     if (events.length === 0) return [];
     const results = await this.#append(events, (operation, bodies) => this.#store.call('append', operation, bodies), route);
-    this.#addDue(events.filter((_, i) => results[i] === 'stored'));
+    // Also what was stored before: the reply may have been lost.
+    this.#addDue(events);
     return results;
   }
 

@@ -123,15 +123,17 @@ export class Store {
 
   /** `group`: of all tasks; others wait for them. */
   async #write(tasks: readonly Task[], group: string): Promise<readonly Reply[]> {
-    try {
-      const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks), group !== '');
-      for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
-      if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink?.();
-      this.#locked.delete(group);
-      return replies;
-    } catch (thrown) {
-      return this.#writeApart(tasks, group, thrown);
-    }
+    const written = this.#database.transaction((sql) => this.#writeAll(sql, tasks), group !== '');
+    const failed = await written.then(
+      () => undefined,
+      (thrown: unknown) => this.#writeApart(tasks, group, thrown),
+    );
+    if (failed !== undefined) return failed;
+    // The tasks are committed: nothing below may make them fail.
+    for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
+    if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink?.().catch(() => undefined);
+    this.#locked.delete(group);
+    return written;
   }
 
   /** One that cannot be written does not take the others with it. */

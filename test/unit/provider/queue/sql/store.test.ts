@@ -49,6 +49,22 @@ test('so many deliveries at most change their rank at once, and in each second, 
   remove();
 });
 
+test('what is committed stays so if the file cannot shrink afterwards', async () => {
+  const { path, remove } = makeQueueFolder();
+  const database = await SqliteDatabase.open(path);
+  database.shrink = () => Promise.reject(Object.assign(new Error('database or disk is full'), { errcode: 13 }));
+  const store = new Store(database, WIDE_BOUNDS);
+  const event = { id: 'msg_1', type: 'paid', createdAt: 1, metadata: '{}', bodyLength: 1, comparedFrom: 0 };
+  const events = [{ ...event, targets: [{ endpoint: 'a' }] }];
+  const replies = await store.write([
+    { operation: { kind: 'append', events, now: 1 }, bodies: [new Uint8Array(1)] },
+    { operation: { kind: 'pruneStep', settledBefore: 0, deadBefore: 0, most: 1, after: undefined }, bodies: [] },
+  ]);
+  expect(replies).toMatchObject([{ isDone: true, result: ['stored'] }, { isDone: true }]);
+  database.close();
+  remove();
+});
+
 test('forgets the endpoints and figures of a transaction that failed', async () => {
   const { path, remove } = makeQueueFolder();
   const database = await SqliteDatabase.open(path);
