@@ -38,23 +38,28 @@ function start(database: string, queue: DeliveryQueue, over: Parameters<typeof s
   return startOutbox(server.url({ role: 'sidegate', database }), { ...parts, ...over });
 }
 
-/** Lets each removal of a row fail as late as possible. */
-function failRemovals(database: string): void {
+/** Notes in which transaction rows of a table are inserted or deleted, and whether it commits durably. */
+function noteChanges(database: string, ...tables: readonly string[]): () => string {
   server.sql(
-    `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no removal, commit %', current_setting('synchronous_commit'); END$$;
-     CREATE CONSTRAINT TRIGGER fail AFTER DELETE ON sidegate_outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`,
+    `CREATE TABLE notes (transaction bigint, commit text); GRANT INSERT ON notes TO PUBLIC;
+     CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+     $$BEGIN INSERT INTO public.notes VALUES (txid_current(), current_setting('synchronous_commit')); RETURN NULL; END$$`,
     database,
   );
+  for (const table of tables)
+    server.sql(`CREATE TRIGGER note AFTER INSERT OR DELETE ON ${table} FOR EACH STATEMENT EXECUTE FUNCTION note()`, database);
+  return () => server.sql("SELECT count(DISTINCT transaction), string_agg(DISTINCT commit, ' ') FROM notes", database);
 }
 
 /** Keeps the rows of the type `kept`, and counts how often one was to be removed. */
-function keepRows(database: string, how = 'RETURN NULL'): Promise<void> {
+function keepRows(database: string, how = 'RETURN NULL', isDeferred = false): Promise<void> {
   return runBeside(
     server,
     database,
     `CREATE SEQUENCE removals; GRANT USAGE ON SEQUENCE removals TO sidegate;
      CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM nextval('removals'); ${how}; END$$;
-     CREATE TRIGGER keep BEFORE DELETE ON sidegate_outbox FOR EACH ROW WHEN (OLD.type = 'kept') EXECUTE FUNCTION keep()`,
+     CREATE ${isDeferred ? 'CONSTRAINT TRIGGER keep AFTER' : 'TRIGGER keep BEFORE'} DELETE ON sidegate_outbox
+     ${isDeferred ? 'DEFERRABLE INITIALLY DEFERRED' : ''} FOR EACH ROW WHEN (OLD.type = 'kept') EXECUTE FUNCTION keep()`,
   );
 }
 
@@ -65,13 +70,11 @@ const storedEvents = async (queue: DeliveryQueue): Promise<number> => (await que
 test('in one database, an event is stored and its row removed in one transaction, which commits durably', async () => {
   const database = createDatabase();
   const queue = await open(database);
-  failRemovals(database);
   insertEvents(server, database, 3);
-  const { log } = await start(database, queue);
-  await until(() => log.some((line) => line.includes('no removal, commit on')));
-  expect(await storedEvents(queue)).toBe(0);
-  await runBeside(server, database, 'DROP TRIGGER fail ON sidegate_outbox');
+  const readNotes = noteChanges(database, 'sidegate_outbox', `${SCHEMA}.event`);
+  await start(database, queue);
   await until(() => countRows(server, database) === 0);
+  expect(readNotes()).toBe('1|off on');
   expect(await storedEvents(queue)).toBe(3);
 });
 
@@ -80,13 +83,20 @@ test.each(['database', 'role'] as const)(
   async (other) => {
     const database = createDatabase();
     const queue = other === 'role' ? await open(database, {}, 'postgres') : await open(createDatabase());
-    failRemovals(database);
     insertEvents(server, database, 3);
-    const { log } = await start(database, queue);
-    await until(() => log.some((line) => line.includes('no removal, commit off')));
-    expect(await storedEvents(queue)).toBe(3);
-    await runBeside(server, database, 'DROP TRIGGER fail ON sidegate_outbox');
+    const readNotes = noteChanges(database, 'sidegate_outbox');
+    const left: number[] = [];
+    const { log } = await start(database, queue, {
+      append: async (events) => {
+        const results = await queue.append(events);
+        left.push(countRows(server, database));
+        if (left.length === 1) throw new Error('no reply');
+        return results;
+      },
+    });
     await until(() => countRows(server, database) === 0);
+    expect([left, log[0]]).toEqual([[3, 3], expect.stringContaining('no reply')]);
+    expect(readNotes()).toBe('1|off');
     expect(await storedEvents(queue)).toBe(3);
   },
 );
@@ -115,10 +125,14 @@ describe.each(['the same', 'another'] as const)('with the queue in %s database, 
     expect(await storedEvents(queue)).toBe(250);
   });
 
-  test('are not sent either if their removal is an error, and delay no others', async () => {
+  test.each([
+    ['an error', "RAISE EXCEPTION 'is kept'", false],
+    ['an error of its values', "RAISE EXCEPTION USING ERRCODE = '22P02', MESSAGE = 'is kept'", false],
+    ['an error at the end of the transaction', "RAISE EXCEPTION 'is kept'", true],
+  ])('are not sent either if their removal is %s, and delay no others', async (_, how, isDeferred) => {
     const database = createDatabase();
     const queue = await openQueue(database);
-    await keepRows(database, "RAISE EXCEPTION 'is kept'");
+    await keepRows(database, how, isDeferred);
     insertEvents(server, database, 20, 'kept', 'kept');
     insertEvents(server, database, 50);
     const { log, untilUp } = await start(database, queue, { pollInterval: 100 });
@@ -128,6 +142,17 @@ describe.each(['the same', 'another'] as const)('with the queue in %s database, 
     await runBeside(server, database, 'DROP TRIGGER keep ON sidegate_outbox');
     await untilUp();
     expect(await storedEvents(queue)).toBe(70);
+  });
+
+  test('are not sent either if their removal takes too long, and delay no others', async () => {
+    const database = createDatabase();
+    const queue = await openQueue(database);
+    await keepRows(database, "RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'is kept'");
+    insertEvents(server, database, 1, 'kept', 'kept');
+    insertEvents(server, database, 8);
+    await start(database, queue);
+    await until(() => countRows(server, database) === 1);
+    expect(await storedEvents(queue)).toBe(8);
   });
 
   test('are tried again less and less often, and not all of many', async () => {

@@ -53,7 +53,8 @@ const MIGRATION_LOCK = 0x73676f7574626f78n;
 /**
  * Settings hold for one transaction, because the next one may run on another connection of a pooler. The search path names the schema of the
  * tables. A lock is waited for, but not long; a replica that the network lost frees its rows after a minute. The removal of a row need
- * not be durable: if it is lost, the row is found again, and the queue knows its ID. Row-level security that hides rows is an error.
+ * not be durable: if it is lost, the row is found again, and the queue knows its ID. Row-level security that hides rows is an error. Deferred triggers
+ * run at once: an error at the end would be of all rows.
  */
 function toBegin(schema: string): string {
   return [
@@ -64,6 +65,7 @@ function toBegin(schema: string): string {
     'SET LOCAL idle_in_transaction_session_timeout TO 60000',
     'SET LOCAL synchronous_commit TO off',
     'SET LOCAL row_security TO off',
+    'SET CONSTRAINTS ALL IMMEDIATE',
   ].join('; ');
 }
 
@@ -179,25 +181,26 @@ async function findRows(client: pg.Client, held: readonly string[][], isFree: (k
   return free;
 }
 
-/** Of triggers, rules and foreign keys: other rows need not have them. */
-const ROW_ERRORS = /^(?:0A|23|38|39|44|P0)/;
+/** Of the connection, the server, or another transaction. All others are of single rows: of triggers, rules and foreign keys, which other rows need not have. */
+const SHARED_ERRORS = /^(?:08|25|40|53|57P|58|XX)/;
+/** Of a statement or a lock. Halves of the rows would each wait as long. */
+const TIMEOUTS = /^(?:55P03|57014)$/;
 
-/** Throws all others than errors of single rows. */
-export function toRowError(thrown: unknown): Error {
-  if (thrown instanceof pg.DatabaseError && ROW_ERRORS.test(thrown.code ?? '')) return thrown;
-  throw thrown;
-}
-
-/** Returns those whose rows stay: a trigger can keep them. */
+/** Returns those whose rows stay, as a trigger can keep them, or the error of one of them. Throws all other errors. */
 export async function removeRows<T extends { readonly row: OutboxRow }>(
   client: pg.Client,
   items: readonly T[],
-): Promise<readonly T[]> {
-  if (items.length === 0) return [];
+): Promise<readonly T[] | Error> {
   const remove = 'DELETE FROM sidegate_outbox WHERE seq = ANY ($1::bigint[]) RETURNING seq';
-  const removed = await client.query<Pick<OutboxRow, 'seq'>>(remove, [items.map(({ row }) => row.seq)]);
-  const gone = new Set(removed.rows.map(({ seq }) => seq));
-  return items.filter(({ row }) => !gone.has(row.seq));
+  try {
+    const removed = await client.query<Pick<OutboxRow, 'seq'>>(remove, [items.map(({ row }) => row.seq)]);
+    const gone = new Set(removed.rows.map(({ seq }) => seq));
+    return items.filter(({ row }) => !gone.has(row.seq));
+  } catch (thrown) {
+    if (!(thrown instanceof pg.DatabaseError) || SHARED_ERRORS.test(thrown.code ?? '')) throw thrown;
+    if (items.length > 1 && TIMEOUTS.test(thrown.code ?? '')) throw thrown;
+    return thrown;
+  }
 }
 
 /** A row that can never be sent. */

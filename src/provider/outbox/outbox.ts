@@ -26,7 +26,6 @@ import {
   rejectRows,
   removeRows,
   takeRows,
-  toRowError,
 } from './outbox-table.ts';
 
 export interface OutboxParts {
@@ -196,7 +195,7 @@ export class Outbox {
       await this.#readFigures(session);
       const { taken } = batch;
       isBusy = batch.isBusy;
-      this.#mostRows = taken === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
+      this.#mostRows = taken === 0 && this.#kept.size === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
       this.#batchRows = Math.min(this.#mostRows, taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken));
       if (taken === 0) break;
     }
@@ -322,7 +321,7 @@ export class Outbox {
    * database has accepted cannot be taken back. Returns whether none conflicts with another event, or the error of one of them.
    */
   async #move(client: pg.Client, items: readonly Item[], batch: Batch): Promise<boolean | Error> {
-    const kept = await removeRows(client, items).catch(toRowError);
+    const kept = await removeRows(client, items);
     if (kept instanceof Error) return kept;
     this.#keep(kept);
     const removed = items.filter((item) => !kept.includes(item));
