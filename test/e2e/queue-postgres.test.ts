@@ -602,7 +602,7 @@ test('a transaction that waits for one lane holds none that follows, and no tena
   await lanes.stop();
 });
 
-test('a transaction that locks one lane makes a replica lose this one and no other', async () => {
+test('a lane that another transaction locks is lost only once its lease is over, and stays with the replica until its run ends', async () => {
   const schema = newSchema();
   let pause = 0;
   const renewals: (() => void)[] = [];
@@ -619,12 +619,21 @@ test('a transaction that locks one lane makes a replica lose this one and no oth
   opened.add(queue);
   const lost = new Set<string>();
   const running = new Set<string>();
-  const serving = queue.serve(2, async (lane) => {
+  const isOver = Promise.withResolvers<object>();
+  const serving = queue.serve(3, async (lane) => {
     running.add(lane.endpoint);
     await once(lane.signal, 'abort');
     lost.add(lane.endpoint);
-    return {};
+    return isOver.promise;
   });
+  const read = (column: string, name: string): string =>
+    server.sql(`SELECT ${column} FROM "${schema}".lane WHERE name = '${name}'`);
+  /** Renews, until the lease of this lane is a later one. */
+  const renew = async (name: string): Promise<void> => {
+    const before = read('lease', name);
+    for (const each of renewals) each();
+    await until(() => read('lease', name) > before);
+  };
   await queue.append([newEvent(['a', 'b'], { createdAt: now() })]);
   await until(() => running.size === 2);
   const client = new pg.Client(server.url());
@@ -632,16 +641,20 @@ test('a transaction that locks one lane makes a replica lose this one and no oth
   try {
     await client.query(`BEGIN; SELECT FROM "${schema}".lane WHERE name = 'a' FOR UPDATE`);
     pause = 20_000;
-    for (const renew of renewals) renew();
-    await until(() => lost.has('a'));
+    await renew('b');
+    expect([...lost]).toEqual([]);
     // Another lane is claimed, which ends all that could not be renewed.
     pause = 40_000;
     await queue.append([newEvent(['c'], { createdAt: now() })]);
     await until(() => running.has('c'));
-    expect([...lost]).toEqual(['a']);
+    await until(() => lost.has('a'));
+    await client.query('ROLLBACK');
+    await renew('a');
+    expect([[...lost], read('owner', 'a') === read('owner', 'b')]).toEqual([['a'], true]);
   } finally {
     await client.end();
   }
+  isOver.resolve({});
   await serving.stop();
 });
 

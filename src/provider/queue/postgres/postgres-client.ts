@@ -84,15 +84,14 @@ class PostgresClient implements StoreClient {
   readonly #parts;
   readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #owner = `${hostname()}/${randomUUID()}`;
-  readonly #owned = new Map<string, { usedAt: Milliseconds; isRunning: boolean }>();
+  /** `until`: when its lease ends unless it is renewed. */
+  readonly #owned = new Map<string, { usedAt: Milliseconds; until: Milliseconds }>();
+  /** From their claims to the ends of their runs, also if the lease is lost meanwhile: nothing gives them back. */
+  readonly #busy = new Set<string>();
   readonly #claims: Claim[] = [];
   #claimed = Promise.resolve();
-  /** Claims that are under way: what gives back unused lanes leaves these. */
-  readonly #claiming = new Set<string>();
   /** The renewal under way; it never rejects. */
   #renewing: Promise<void> = Promise.resolve();
-  /** When all leases end unless they are renewed. */
-  #leasedUntil: Milliseconds = 0;
   /** They go before other writes. */
   readonly #appends: Call[] = [];
   readonly #others: Call[] = [];
@@ -161,6 +160,7 @@ class PostgresClient implements StoreClient {
   /** A lane stays with this replica until it was not served for a while. Claims that come while others are under way share the next statement. */
   claim(endpoint: string): Promise<Claimed> {
     const claim: Claim = { endpoint, ...Promise.withResolvers<Claimed>() };
+    this.#busy.add(endpoint);
     // A lane that it has waits for no lock.
     if (this.#owned.has(endpoint)) runDetached(this.#claimAll([claim], ''));
     else if (this.#claims.push(claim) === 1)
@@ -173,27 +173,24 @@ class PostgresClient implements StoreClient {
     const usedAt = this.#parts.clock.monotonic();
     this.#endLeases();
     const names = claims.map(({ endpoint }) => endpoint);
+    const reject = (claim: Claim, thrown: unknown): void => {
+      this.#noteEnd(claim.endpoint);
+      claim.reject(thrown);
+    };
     const unowned = names.filter((name) => !this.#owned.has(name));
-    for (const name of names) if (this.#owned.has(name)) this.#owned.set(name, { usedAt, isRunning: true });
     try {
       const taken = unowned.length === 0 ? [] : await this.#take(unowned, onLock);
-      if (this.#owned.size === 0) this.#leasedUntil = usedAt + LEASE_MS - LEASE_MARGIN_MS;
-      for (const { name } of taken) this.#owned.set(name, { usedAt, isRunning: true });
+      for (const { name } of taken) this.#owned.set(name, { usedAt, until: usedAt + LEASE_MS - LEASE_MARGIN_MS });
       const lanes = await readLanes(this.#database, names);
       for (const claim of claims)
         try {
           this.#answerClaim(claim, lanes.get(claim.endpoint), onLock);
         } catch (thrown) {
-          this.#rejectClaim(claim, thrown);
+          reject(claim, thrown);
         }
     } catch (thrown) {
-      for (const claim of claims) this.#rejectClaim(claim, thrown);
+      for (const claim of claims) reject(claim, thrown);
     }
-  }
-
-  #rejectClaim({ endpoint, reject }: Claim, thrown: unknown): void {
-    this.#noteEnd(endpoint);
-    reject(thrown);
   }
 
   #answerClaim(claim: Claim, lane: LaneRow | undefined, onLock: ' SKIP LOCKED' | ''): void {
@@ -201,27 +198,26 @@ class PostgresClient implements StoreClient {
     if (this.#owned.has(endpoint)) return resolve({ state: parseState(lane?.state), holder: this.#owner });
     const isLocked = lane !== undefined && (lane.owner === null || lane.owner === this.#owner);
     if (isLocked && onLock !== '') runDetached(this.#claimAll([claim], ''));
-    else resolve('busy');
+    else {
+      this.#busy.delete(endpoint);
+      resolve('busy');
+    }
   }
 
   /** Takes those of the lanes that no other replica has. */
   async #take(names: readonly string[], onLock: string): Promise<readonly { readonly name: string }[]> {
-    for (const name of names) this.#claiming.add(name);
     // A renewal that began before gives back all lanes that it does not know.
     await this.#renewing;
     const statement = `WITH free AS MATERIALIZED (SELECT num FROM lane WHERE name IN ${this.#database.dialect.list('text')}
         AND (owner IS NULL OR owner = ? OR lease < ${NOW}) FOR UPDATE${onLock})
       UPDATE lane SET owner = ?, lease = ${NOW} + ${LEASE_MS} FROM free WHERE lane.num = free.num RETURNING lane.name`;
-    try {
-      return await this.#database.transaction((sql) => sql.all(statement, [JSON.stringify(names), this.#owner, this.#owner]));
-    } finally {
-      for (const name of names) this.#claiming.delete(name);
-    }
+    return this.#database.transaction((sql) => sql.all(statement, [JSON.stringify(names), this.#owner, this.#owner]));
   }
 
   async release(endpoint: string | undefined, isLeft: boolean): Promise<void> {
     if (endpoint === undefined) return this.#renew(Number.POSITIVE_INFINITY);
-    if (!isLeft || !this.#owned.delete(endpoint)) return this.#noteEnd(endpoint);
+    this.#noteEnd(endpoint);
+    if (!isLeft || !this.#owned.delete(endpoint)) return;
     // If this fails, the lease ends by itself.
     await this.#database
       .run('UPDATE lane SET owner = NULL WHERE name = ? AND owner = ?', [endpoint, this.#owner])
@@ -229,10 +225,9 @@ class PostgresClient implements StoreClient {
   }
 
   #noteEnd(endpoint: string): void {
+    this.#busy.delete(endpoint);
     const owned = this.#owned.get(endpoint);
-    if (owned === undefined) return;
-    owned.isRunning = false;
-    owned.usedAt = this.#parts.clock.monotonic();
+    if (owned !== undefined) owned.usedAt = this.#parts.clock.monotonic();
   }
 
   async join(client: pg.ClientBase): Promise<JoinedStore | undefined> {
@@ -322,7 +317,7 @@ class PostgresClient implements StoreClient {
       for (const { endpoint, next } of await this.call('dueLanes', { owner: this.#owner, now })) {
         const owned = this.#owned.get(endpoint);
         // A run that ended meanwhile knows better.
-        if (owned === undefined || (!owned.isRunning && owned.usedAt < begin)) events.onDue(endpoint, next);
+        if (owned === undefined || (!this.#busy.has(endpoint) && owned.usedAt < begin)) events.onDue(endpoint, next);
       }
       const took = clock.monotonic() - begin;
       this.#pollFrom = begin + Math.min(took / MAX_POLL_SHARE, MAX_POLL_PAUSE_MS);
@@ -360,17 +355,17 @@ class PostgresClient implements StoreClient {
     return now;
   }
 
-  /** Renews the leases of lanes that run or were served since then, and gives the others back. */
+  /** Renews the leases of lanes that are busy or were served since then, and gives the others back. */
   async #renew(since?: Milliseconds): Promise<void> {
     const begin = this.#parts.clock.monotonic();
-    for (const [endpoint, { isRunning, usedAt }] of this.#owned)
-      if (!isRunning && usedAt < (since ?? begin - RENEW_MS)) this.#owned.delete(endpoint);
-    const kept = [...this.#owned.keys(), ...this.#claiming];
+    for (const [endpoint, { usedAt }] of this.#owned)
+      if (!this.#busy.has(endpoint) && usedAt < (since ?? begin - RENEW_MS)) this.#owned.delete(endpoint);
+    const kept = [...this.#owned.keys(), ...this.#busy];
     const renew = (sql: Sql, onLock: ' SKIP LOCKED' | '') =>
-      sql.all<{ name: string; owner: string | null }>(
+      sql.all<{ name: string }>(
         `WITH own AS MATERIALIZED (SELECT num FROM lane WHERE owner = ? ORDER BY num FOR UPDATE${onLock})
          UPDATE lane SET owner = CASE WHEN name IN ${sql.dialect.list('text')} THEN owner END, lease = ${NOW} + ${LEASE_MS}
-         FROM own WHERE lane.num = own.num RETURNING lane.name, lane.owner`,
+         FROM own WHERE lane.num = own.num RETURNING lane.name`,
         [this.#owner, JSON.stringify(kept)],
       );
     try {
@@ -379,19 +374,23 @@ class PostgresClient implements StoreClient {
       await this.#database.run(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE num IN (${late})`).catch(() => undefined);
       const renewed = await this.#database
         .transaction((sql) => renew(sql, ''), true)
-        // A lane that another transaction locks for so long is lost, and no other.
         .catch(() => renew(this.#database, ' SKIP LOCKED'));
-      this.#leasedUntil = begin + LEASE_MS - LEASE_MARGIN_MS;
-      const names = new Set(renewed.flatMap(({ name, owner }) => (owner === null ? [] : [name])));
-      this.#loseLeases(kept.filter((name) => !names.has(name)));
+      const names = new Set(renewed.map(({ name }) => name));
+      const until = begin + LEASE_MS - LEASE_MARGIN_MS;
+      for (const [name, owned] of this.#owned) if (names.has(name)) owned.until = until;
+      // Another transaction locks the others, or another replica has them.
+      const others = [...this.#owned.keys()].filter((name) => !names.has(name));
+      const lanes = await readLanes(this.#database, others);
+      this.#loseLeases(others.filter((name) => lanes.get(name)?.owner !== this.#owner));
     } catch {
       // The next time is before the leases end.
     }
   }
 
-  /** Stops all lanes if they could not be renewed for so long that others may have them: after a pause, or while the server does not answer. */
+  /** Stops the lanes that could not be renewed for so long that others may have them: after a pause, or while the server does not answer. */
   #endLeases(): void {
-    if (this.#parts.clock.monotonic() > this.#leasedUntil) this.#loseLeases([...this.#owned.keys()]);
+    const now = this.#parts.clock.monotonic();
+    this.#loseLeases([...this.#owned].flatMap(([name, { until }]) => (now > until ? [name] : [])));
   }
 
   #loseLeases(endpoints: readonly string[]): void {
