@@ -288,6 +288,23 @@ describe('the Redis store', () => {
     await until(() => store.isUp());
   });
 
+  test('sends no claim while a reply is overdue, and claims again as soon as Redis has given it', async () => {
+    own = await startRedis();
+    const clock = new FakeClock();
+    const store = open(options(own.port), clock);
+    await until(() => store.isUp());
+    own.signal('SIGSTOP');
+    const slow = store.claim(CLAIM).catch((thrown: unknown) => thrown);
+    await settle();
+    await clock.advance(500);
+    expect(await slow).toMatchObject({ failure: 'timeout' });
+    const refused = Array.from({ length: 100 }, (_, i) => store.claim({ ...CLAIM, key: `refused-${i}` }));
+    for (const result of await Promise.allSettled(refused)) expect(result).toMatchObject({ reason: { failure: 'timeout' } });
+    own.signal('SIGCONT');
+    await until(() => store.claim({ ...CLAIM, key: 'later' }).catch(() => undefined));
+    expect(own.cli('KEYS', 'test:refused-*')).toBe('');
+  });
+
   test('reconnects by itself after a restart of Redis', async () => {
     own = await startRedis();
     const store = open(options(own.port));

@@ -3,7 +3,7 @@
  * pipelined: ioredis follows the redirections of a pipeline only if all of its commands fail with the same text.
  */
 import type { ConnectionOptions } from 'node:tls';
-import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { Cluster, type Command, Redis, type RedisOptions } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -53,6 +53,8 @@ export type RedisClient = Redis | Cluster;
 const FIRST_RECONNECT_MS = 50;
 const MAX_RECONNECT_MS = 2_000;
 const MAX_REDIRECTIONS = 8;
+/** The text of ioredis. */
+export const TIMED_OUT = 'Command timed out';
 /** A connection ends if nothing arrives for so many command timeouts after a command. */
 const SILENT_TIMEOUTS = 2;
 
@@ -84,6 +86,7 @@ export function openRedis(options: RedisStoreOptions): RedisClient {
   });
   // Otherwise the next connection selects the database of this one, which other settings may have replaced.
   onEvent(client, 'close', () => Object.assign(client, { prevCondition: null }));
+  boundUnanswered(client);
   return client;
 }
 
@@ -120,13 +123,24 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
     // It has those of the start (updateRedis).
     const { username, password, tls } = settings.redisOptions;
     Object.assign(node.options, { username, password, tls });
-    // ioredis sends the calls of a connection that closed again, also those whose time is over: a claim would reach the new master after its release.
-    const send = node.sendCommand.bind(node);
-    const sendUnsettled: Redis['sendCommand'] = (command, stream) =>
-      command.isSettled ? command.promise : send(command, stream);
-    node.sendCommand = sendUnsettled;
+    boundUnanswered(node);
   });
   return cluster;
+}
+
+/**
+ * Rejects commands while the oldest one without a reply is over its time. A server that is slow for a moment would otherwise go on to execute
+ * commands whose results nobody awaits, each new one behind them and so late as well, even when it is as fast as before.
+ */
+function boundUnanswered(connection: Redis): void {
+  const send = connection.sendCommand.bind(connection);
+  const sendInTime: Redis['sendCommand'] = (command, stream) => {
+    const oldest = connection.commandQueue.peekFront()?.command as Command | undefined;
+    if (oldest?.isSettled === true) command.reject(new Error(TIMED_OUT));
+    // ioredis sends the calls of a connection that closed again, also those whose time is over: a claim would reach the new master after its release.
+    return command.isSettled ? command.promise : send(command, stream);
+  };
+  connection.sendCommand = sendInTime;
 }
 
 async function replyOk(): Promise<'OK'> {

@@ -1,11 +1,11 @@
 /** Runs the store's operations in Redis. Operations of one turn of the event loop share a script call; each has a separate result. */
 import { createHash } from 'node:crypto';
-import { Command, type Result } from 'ioredis';
+import { Command } from 'ioredis';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runNextTurn, whenSettled } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../seen-ids.ts';
-import { isOfReplica, type RedisClient } from './client.ts';
+import { isOfReplica, type RedisClient, TIMED_OUT } from './client.ts';
 
 /**
  * The Lua script of the shared store. One call runs a batch of operations, in the order in which they were submitted; against a
@@ -184,13 +184,6 @@ return replies
 export type RedisReply = number | readonly [value: string, remainingMs: Milliseconds];
 type RawReply = RedisReply | readonly [failed: -1, error: string];
 
-declare module 'ioredis' {
-  interface RedisCommander<Context> {
-    sidegateOperate(...keysAndArguments: (string | number)[]): Result<RawReply[], Context>;
-    sidegateOperateBoth(...keysAndArguments: (string | number)[]): Result<RawReply[], Context>;
-  }
-}
-
 /** One operation of the script. */
 interface StoreOperation {
   readonly name:
@@ -218,8 +211,6 @@ interface WaitingOperation {
 
 /** As Redis writes its errors. */
 const UNEXPECTED = 'ERR the reply is not one of the script of sidegate; is a proxy in front of Redis?';
-/** The text of ioredis, too. */
-const TIMED_OUT = 'Command timed out';
 const TEXT_REPLY = { replyEncoding: 'utf8' } as const;
 /** A script blocks Redis while it runs; this many operations take well under a millisecond. */
 const MAX_BATCH = 64;
@@ -261,11 +252,6 @@ export class StoreOperations {
     this.#claimedAt = clock.monotonic();
     // In a Cluster all keys of a script call must be in one slot, so each operation is a call.
     this.#maxBatch = client.isCluster ? 1 : MAX_BATCH;
-    if (client.isCluster) {
-      // ioredis chooses the node by the first argument, so that must be a key, not the number of keys.
-      client.defineCommand('sidegateOperate', { lua: OPERATE, numberOfKeys: 1 });
-      client.defineCommand('sidegateOperateBoth', { lua: OPERATE, numberOfKeys: 2 });
-    }
   }
 
   /** Resolves with what `convert` makes of the reply; it throws for one that the script never gives. Rejects with StoreUnavailable only. */
@@ -316,17 +302,22 @@ export class StoreOperations {
   }
 
   #call(batch: readonly WaitingOperation[]): void {
-    let isOver = false;
+    let command: Command;
+    const replies = this.#script.call((name, script) => {
+      command = toCommand(name, script, batch);
+      return this.#client.sendCommand(command) as Promise<unknown>;
+    });
+    // After a time without CPU, the timer runs before the socket is read: a reply that is already here counts.
+    const cancel = this.#clock.after(this.#replyWithin, () => runNextTurn(() => command.reject(new Error(TIMED_OUT))));
     const end = (settle: () => void): void => {
-      if (isOver) return;
-      isOver = true;
       cancel();
       settle();
     };
-    const fail = (thrown: unknown): void => end(() => this.#fail(batch, thrown));
-    // After a time without CPU, the timer runs before the socket is read: a reply that is already here counts.
-    const cancel = this.#clock.after(this.#replyWithin, () => runNextTurn(() => fail(new Error(TIMED_OUT))));
-    whenSettled(this.#operate(batch), (replies) => end(() => this.#settle(batch, replies)), fail);
+    whenSettled(
+      replies,
+      (given) => end(() => this.#settle(batch, given)),
+      (thrown) => end(() => this.#fail(batch, thrown)),
+    );
   }
 
   #fail(batch: readonly WaitingOperation[], thrown: unknown): void {
@@ -343,27 +334,6 @@ export class StoreOperations {
       else if (isFailure(reply)) reject(this.#toUnavailable(reply[1]));
       else onReply(reply);
     }
-  }
-
-  #operate(batch: readonly WaitingOperation[]): Promise<RawReply[]> {
-    const keys = batch.map(({ operation }) => operation.key);
-    const args: (string | number)[] = [];
-    for (const { operation } of batch) {
-      const [first = '', second = '', third = ''] = operation.args;
-      args.push(operation.name, first, second, third);
-    }
-    for (const { operation } of batch) if (operation.otherKey !== undefined) keys.push(operation.otherKey);
-    if (!this.#client.isCluster)
-      return this.#script.call((name, script) => this.#execute(name, [script, keys.length, ...keys, ...args]));
-    if (keys.length === 1) return this.#client.sidegateOperate(...keys, ...args);
-    return this.#client.sidegateOperateBoth(...keys, ...args);
-  }
-
-  #execute(name: 'evalsha' | 'eval', args: (string | number)[]): Promise<RawReply[]> {
-    const command = new Command(name, args, TEXT_REPLY);
-    // The deadline replaces its timer. A function literal here would stay in the old generation of V8, and keep the command there.
-    command.setTimeout = noTimer;
-    return this.#client.sendCommand(command) as Promise<RawReply[]>;
   }
 
   /** The master was demoted: finds the new one. Not again and again if this is a replica without another master. */
@@ -402,6 +372,20 @@ export class Script {
       return execute('eval', this.#text);
     });
   }
+}
+
+function toCommand(name: 'evalsha' | 'eval', script: string, batch: readonly WaitingOperation[]): Command {
+  const keys = batch.map(({ operation }) => operation.key);
+  const args: (string | number)[] = [];
+  for (const { operation } of batch) {
+    const [first = '', second = '', third = ''] = operation.args;
+    args.push(operation.name, first, second, third);
+    if (operation.otherKey !== undefined) keys.push(operation.otherKey);
+  }
+  const command = new Command(name, [script, keys.length, ...keys, ...args], TEXT_REPLY);
+  // The deadline replaces its timer. A function literal here would stay in the old generation of V8, and keep the command there.
+  command.setTimeout = noTimer;
+  return command;
 }
 
 function noTimer(): void {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Command } from 'ioredis';
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { RedisClient } from '../../../../src/state/redis/client.ts';
 import { Script, StoreOperations } from '../../../../src/state/redis/operations.ts';
@@ -11,7 +12,10 @@ let operations: StoreOperations;
 
 beforeEach(() => {
   clock = new FakeClock();
-  const sendCommand = (): Promise<unknown> => new Promise((resolve) => (reply = resolve));
+  const sendCommand = (command: Command): Promise<unknown> => {
+    reply = command.resolve;
+    return command.promise;
+  };
   const client = { isCluster: false, sendCommand } as unknown as RedisClient;
   operations = new StoreOperations(client, ({ message = '' }) => message, clock, LIMIT);
 });
