@@ -13,8 +13,14 @@ export interface FormField {
   readonly value: string;
   /** The offsets of name and value in the text; undefined in multipart bodies. */
   readonly span: { readonly from: number; readonly to: number } | undefined;
-  /** The name, and its part before an open bracket, as `foldName` returns them. */
-  readonly folded: readonly [string, string];
+  readonly folded: FoldedName;
+}
+
+/** A name, written so that those that apps may take for each other are equal. */
+export interface FoldedName {
+  readonly text: string;
+  /** Where its parts before brackets end: `data[id]` is within `data`, and `data[id]x` within `data[id]`, for which PHP takes it. */
+  readonly ends: readonly number[];
 }
 
 /** The fields of a form or a query, or why it has several interpretations. */
@@ -36,8 +42,8 @@ const CONTENT_TYPE = /^content-type: ([\x20-\x7e]{1,200})$/i;
 /** These announce bytes as they are. */
 const PLAIN_ENCODING = /^(?:content-transfer-encoding: (?:7bit|8bit|binary)|content-length: \d{1,10})$/i;
 
-const [QUOTE, LESS_THAN, BRACKET, BRACE] = [0x22, 0x3c, 0x5b, 0x7b];
-const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, BRACKET, BRACE]);
+const [QUOTE, LESS_THAN, OPEN, CLOSE, BRACE] = [0x22, 0x3c, 0x5b, 0x5d, 0x7b];
+const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, OPEN, BRACE]);
 /** Tab, line feed, vertical tab, form feed, carriage return and space. */
 const WHITE_SPACE = new Set([0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x20]);
 /** All bytes of UTF-8 are lower; the byte order marks of UTF-16 begin with 0xfe or 0xff. */
@@ -86,37 +92,43 @@ export function findField(fields: readonly FormField[], name: string): FormField
 }
 
 /**
- * Whether an app may take the field for one whose name `foldName` converts to this: PHP converts dots, spaces and an open bracket to
- * underscores, PHP and Ruby take `a[]` for `a`, and ASP.NET ignores the case.
+ * Whether an app may take the field for the one of this name, or if one of them is within the other: PHP converts dots, spaces and an
+ * open bracket to underscores, PHP and Ruby take `a[]` for `a`, and ASP.NET ignores the case.
  */
-export function isAlike({ folded: [whole, base] }: FormField, folded: string): boolean {
-  return whole === folded || base === folded;
+export function isAlike({ folded }: FormField, wanted: FoldedName): boolean {
+  return folded.text === wanted.text || isWithin(folded, wanted) || isWithin(wanted, folded);
 }
 
-/** Names that an app may take for each other become equal. Fold each name of a sender once: it may send a thousand. */
-export function foldName(name: string): string {
+function isWithin(inner: FoldedName, { text }: FoldedName): boolean {
+  return inner.ends.includes(text.length) && inner.text.startsWith(text);
+}
+
+/** Fold each name of a sender once: it may send a thousand. */
+export function foldName(name: string): FoldedName {
   const bytes = Buffer.allocUnsafe(name.length);
+  const ends: number[] = [];
   let length = 0;
   let isApart = false;
   // A loop over characters: regular expressions take four times as long for a name whose every other character is punctuation.
   for (let at = 0; at < name.length; at++) {
     const code = name.charCodeAt(at);
     const lower = code >= 0x41 && code <= 0x5a ? code + 0x20 : code;
-    const isKept = (lower >= 0x61 && lower <= 0x7a) || (lower >= 0x30 && lower <= 0x39);
+    const isKept = isLetterOrDigit(lower);
     if (isKept) {
       if (isApart && length > 0) bytes[length++] = DASH;
       bytes[length++] = lower;
-    }
+    } else if ((code === OPEN || code === CLOSE) && ends.at(-1) !== length) ends.push(length);
     isApart = !isKept;
   }
-  return bytes.toString('latin1', 0, length);
+  return { text: bytes.toString('latin1', 0, length), ends };
+}
+
+function isLetterOrDigit(lower: number): boolean {
+  return (lower >= 0x61 && lower <= 0x7a) || (lower >= 0x30 && lower <= 0x39);
 }
 
 function toField(name: string, value: string, span: FormField['span']): FormField {
-  const known = foldLetters(name);
-  const folded = foldName(known);
-  const bracket = known.indexOf('[');
-  return { name, value, span, folded: [folded, bracket === -1 ? folded : foldName(known.slice(0, bracket))] };
+  return { name, value, span, folded: foldName(foldLetters(name)) };
 }
 
 /** Of UTF-8, which some letters of a name may have in common with ASCII letters once their case is ignored. */
