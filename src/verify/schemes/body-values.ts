@@ -113,7 +113,11 @@ function readAt(path: JsonPath, value: unknown, isPartial: boolean): unknown {
   let found = value;
   for (const step of path.steps) {
     if (found instanceof BodyProblem) return found;
-    if (typeof found !== 'object' || found === null || Array.isArray(found) !== (typeof step === 'number')) return undefined;
+    if (found === undefined || found === null) return undefined;
+    const wanted = typeof step === 'number' ? 'a list' : 'an object';
+    // An app may find a value in it even so: of {"0": 1}, JavaScript and PHP read [0].
+    if (typeof found !== 'object' || Array.isArray(found) !== (wanted === 'a list'))
+      return new BodyProblem(`${path.text}: a value that contains it is not ${wanted}`);
     const problem = findStepProblem(found, step, isPartial);
     if (problem !== undefined) return new BodyProblem(`${path.text}: ${problem}`);
     if (!Object.hasOwn(found, step)) return undefined;

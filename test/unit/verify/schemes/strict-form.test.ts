@@ -75,6 +75,7 @@ const FILE = ['order"\r\n\r\n7', 'discount"; filename="x"\r\n\r\n99']
   .join('');
 const IN_FORM = { signed: [{ form: 'order' }, { form: 'discount', optional: true }], onlySignedFields: true };
 const IN_BRACKETS = { signed: [{ form: 'data[id]' }, { form: 'event' }], unsignedBody: true };
+const IN_JSON = { signed: [{ json: '$.order' }, { json: '$.coupons[0].code', optional: true }], unsignedBody: true };
 const IN_QUERY = { signed: [{ query: 'user', optional: true }, 'body'] };
 
 test.each<[string, string, object, { query?: string; body?: string }]>([
@@ -90,6 +91,13 @@ test.each<[string, string, object, { query?: string; body?: string }]>([
   ['data[id] is repeated, or', '7:paid', IN_BRACKETS, { body: 'data[id]=7&event=paid&data[id]x=8' }],
   ['data[id] is repeated, or', '7:paid', IN_BRACKETS, { body: 'data[id]=7&event=paid&data[id][0]=8' }],
   ['data[id] is repeated, or', '7:paid', IN_BRACKETS, { body: 'data[id]=7&event=paid&data=8' }],
+  ['ok', '7:', IN_JSON, { body: '{"order":"7"}' }],
+  ['ok', '7:', IN_JSON, { body: '{"order":"7","coupons":null}' }],
+  ['ok', '7:', IN_JSON, { body: '{"order":"7","coupons":[]}' }],
+  ['ok', '7:FREE', IN_JSON, { body: '{"order":"7","coupons":[{"code":"FREE"}]}' }],
+  ['is not a list', '7:', IN_JSON, { body: '{"order":"7","coupons":{"0":{"code":"FREE"}}}' }],
+  ['is not a list', '7:', IN_JSON, { body: '{"order":"7","coupons":"x"}' }],
+  ['is not an object', '7:', IN_JSON, { body: '{"order":"7","coupons":[["FREE"]]}' }],
   ['ok', ':{}', IN_QUERY, { body: '{}' }],
   ['mismatch', ':{}', IN_QUERY, { body: '{}', query: '?user=admin' }],
   ['user is repeated, or', ':{}', IN_QUERY, { body: '{}', query: '?USER=admin' }],
