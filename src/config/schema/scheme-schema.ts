@@ -88,7 +88,6 @@ export const idSource = z.union(
 
 /** How a signed value becomes text. */
 const fieldOptions = {
-  type: z.enum(['string', 'integer', 'boolean']).optional().describe('Required type of a value in JSON. Default: string.'),
   optional: z.literal(true).optional().describe('Signs a missing value as empty text.'),
   mayContainSeparator: z
     .literal(true)
@@ -99,6 +98,8 @@ const fieldOptions = {
     .optional()
     .describe('Writes a backslash before each backslash, and before each first character of the separator.'),
 };
+
+const type = z.enum(['string', 'integer', 'boolean']).optional().describe('Required type of a value in JSON. Default: string.');
 
 const piece = z.union(
   [
@@ -118,8 +119,10 @@ const piece = z.union(
     z.strictObject({ text: literal.describe('A literal string.') }),
     inHeader.extend(fieldOptions),
     inQuery.extend(fieldOptions),
-    inBody.extend(fieldOptions),
-    inForm.extend(fieldOptions),
+    inBody.extend({ type, ...fieldOptions }),
+    inForm
+      .extend({ type, ...fieldOptions })
+      .refine((place) => place.type === undefined || place.path !== undefined, 'only a value in JSON has a type: remove type'),
     inSignature.extend(fieldOptions),
     z.strictObject({
       headersIn: headerName.describe(

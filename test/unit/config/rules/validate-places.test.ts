@@ -189,6 +189,12 @@ describe('a custom scheme is rejected', () => {
       /publicKey.prefix: without a prefix, a raw public key looks like a secret/,
     ],
     [
+      'with a type of a form field',
+      { signature: HEADER, signed: [{ form: 'a', type: 'integer' }] },
+      /only a value in JSON has a type/,
+    ],
+    ['with a type of a header', { signature: HEADER, signed: [{ header: 'A', type: 'integer' }, 'body'] }, /type/],
+    [
       'with parts that it does not have',
       { signature: HEADER, signed: [{ signaturePart: 0 }, 'body'], separator: '.' },
       /the signature has no parts/,
