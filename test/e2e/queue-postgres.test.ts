@@ -221,6 +221,45 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     await serving.stop();
   });
 
+  test('record what an endpoint acknowledged, also if the lease ends before PostgreSQL works again', async () => {
+    const schema = newSchema();
+    const [timers, delays]: [(() => void)[], number[]] = [[], []];
+    let pause = 0;
+    const clock: Clock = {
+      ...systemClock,
+      monotonic: () => systemClock.monotonic() + pause,
+      every: (_, action) => {
+        timers.push(action);
+        return () => undefined;
+      },
+      after: (delay, action) => {
+        delays.push(delay);
+        return systemClock.after(delay, action);
+      },
+    };
+    const queue = await open(schema, { clock, hooks: { ...NO_HOOKS, onUnavailable: () => undefined } });
+    const [id = ''] = await appendMany(queue, 1, 'a', now());
+    const lanes = holdLanes(queue);
+    const { lane, end } = await lanes.next('a');
+    const taken = await lane.take(1, now());
+    server.sql(`ALTER TABLE "${schema}".delivery RENAME TO away`);
+    const settling = lane.settle(
+      taken.map((delivery) => settled(delivery, { kind: 'delivered' }, now())),
+      PROVEN,
+    );
+    settling.catch(() => undefined);
+    pause = LIMIT_MS;
+    for (const action of timers) action();
+    await until(() => lane.signal.aborted);
+    const before = delays.length;
+    await until(() => delays.length > before + 2);
+    server.sql(`ALTER TABLE "${schema}".away RENAME TO delivery`);
+    await settling;
+    expect((await queue.find({ event: id }, { limit: 1 })).found).toMatchObject([{ state: 'delivered', attempts: 1 }]);
+    end();
+    await lanes.stop();
+  });
+
   test.each(['LISTEN', 'polls'] as const)('serve at once what the other one appends, by %s alone', async (way) => {
     const schema = newSchema();
     const [first, second] = [

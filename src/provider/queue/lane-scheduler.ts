@@ -247,6 +247,7 @@ interface StartedRun {
   readonly state: LaneState | undefined;
   readonly holder: string | null;
   readonly signal: AbortSignal;
+  readonly isStopping: () => boolean;
   readonly onNoMemory: QueueHooks['onNoMemory'];
 }
 
@@ -380,7 +381,7 @@ export class LaneRun implements Lane {
     return text;
   }
 
-  /** Repeats while the disk is full or broken: the deliveries were sent, and would otherwise be sent again by each run until it is not. */
+  /** Repeats while the store does not work, also after the lease ends: the deliveries were sent, and would otherwise be sent again. */
   async #send(settled: readonly SettleMessage[], state: string | undefined): Promise<Results['settle']> {
     for (let delay = MIN_REPEAT_MS; ; delay = Math.min(2 * delay, MAX_REPEAT_MS)) {
       try {
@@ -388,7 +389,7 @@ export class LaneRun implements Lane {
         return await this.#client.call('settle', { endpoint: this.endpoint, run, holder, settled, state });
       } catch (error) {
         const isTemporary = error instanceof SidegateError && error.code === 'queue_unavailable' && settled.length > 0;
-        if (!isTemporary || this.signal.aborted || this.#client.isBroken === true) {
+        if (!isTemporary || this.#run.isStopping() || this.#client.isBroken === true) {
           if (state !== undefined) this.#stateText = undefined;
           throw error;
         }

@@ -381,9 +381,9 @@ class SqlQueue implements DeliveryQueue {
     const abort = new AbortController();
     if (this.#stopping !== undefined) abort.abort();
     this.#aborts.set(endpoint, abort);
-    const { state, holder } = claimed;
     const { onNoMemory } = this.#hooks;
-    const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal, onNoMemory };
+    const isStopping = () => this.#stopping !== undefined;
+    const started = { entry, ...claimed, number: ++this.#runs, signal: abort.signal, isStopping, onNoMemory };
     const lane = new LaneRun(started, this.#store, this.clock, this.#budget);
     let isLeft = false;
     try {

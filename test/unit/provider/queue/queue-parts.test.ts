@@ -76,6 +76,7 @@ describe('the scheduler of lanes', () => {
       state: undefined,
       holder: null,
       signal: new AbortController().signal,
+      isStopping: () => false,
       onNoMemory: () => undefined,
     };
     const lane = new LaneRun(run, client as unknown as StoreClient, clock, new StoreBudget(1, clock));
