@@ -152,7 +152,7 @@ of the same stream; so the offered rate falls if the gates are slow.
 ${run.fleets.map(toFleetRow).join('\n')}
 
 Where Redis is more than about ${toPercent(0.9)} busy, claims wait in its queue. Real senders do not wait: with more than one Redis can take, claims reach
-\`commandTimeout\`, and deliveries get 503 until the load falls. The simulation has no failures; [chaos and simulation runs](reliability.md) cover these.`;
+\`commandTimeout\`, and some deliveries get 503 until the load falls. The simulation has no failures; [chaos and simulation runs](reliability.md) cover these.`;
 }
 
 function toCostRow({ title, calls, commands, bytesIn, bytesOut, logBytes }: RedisCost): string {
