@@ -6,7 +6,7 @@
  */
 export const KEPT_CLIENTS = 1_024;
 
-/** A route may hold so many times what is free: something remains, however many routes hold as much as they may. */
+/** A route, or a client of the app's slots, may hold so many times what is free: something remains, however many hold as much as they may. */
 export const ROUTE_TO_FREE = 3;
 
 /** How many of something each client, or anything else with a name, has. */

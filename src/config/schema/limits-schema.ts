@@ -63,7 +63,7 @@ export const limits = z
     maxInFlightPerClient: count
       .optional()
       .describe(
-        'Maximum number of concurrent requests of one client to the apps. The same share of the queue applies. Default: three quarters of maxInFlight, or nine sixteenths if there are several routes.',
+        'Maximum number of concurrent requests of one client to the apps. The same share of the queue applies. A client also gets at most three times as many as it leaves free, of those that its route can get. Only a value above three quarters of maxInFlight allows more.',
       ),
     maxInFlightUnverified: count
       .optional()

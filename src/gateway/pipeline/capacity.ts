@@ -14,10 +14,7 @@ export type CapacityResult = 'entered' | FullShare | 'queue_timeout' | 'closed';
 /** The limits for all requests together. */
 export interface CapacityLimits {
   readonly maxInFlight: number;
-  /**
-   * For one client network; default: three quarters of all, and three quarters of that if there are several routes, of which one cannot take
-   * all. The queue is shared in the same proportion.
-   */
+  /** For one client network, which also gets no more than three times what it leaves free. The queue is shared in the same proportion. */
   readonly maxInFlightPerClient?: number | undefined;
   /** For requests that no gate verified; default: half of all. The queue is shared in the same proportion. */
   readonly maxInFlightUnverified?: number | undefined;
@@ -66,13 +63,13 @@ interface Shares {
   readonly unverified: number;
   readonly client: number;
   readonly clientUnverified: number;
-  /** The part of its share that a client gets if there are several routes. */
-  readonly partOfRoute: number;
+  /** A client may hold so many times what its route can still get. */
+  readonly clientToFree: number;
 }
 
 /**
- * Assigns slots. Unverified requests can take only a part of them, and those of one client network only a part of that, so
- * untrusted clients cannot use up what valid deliveries need. Those of one route always leave some to others, whose apps may be well.
+ * Assigns slots. Unverified requests can take only a part of them, so untrusted clients cannot use up what valid deliveries need. Those of one
+ * route always leave some to others, whose apps may be well, and those of one client network leave some of these to other clients.
  */
 export class Capacity {
   readonly #limits: CapacityLimits;
@@ -205,6 +202,8 @@ interface ClientCount {
   unverified: number;
 }
 
+const NO_REQUESTS: Readonly<ClientCount> = { all: 0, unverified: 0 };
+
 /** Counts requests against their shares. */
 class SlotTally {
   readonly #shares: Shares;
@@ -224,17 +223,25 @@ class SlotTally {
   /** The share that is full for `slot`; undefined if none is. */
   findFull({ client, isVerified, route }: AppSlot): FullShare | undefined {
     if (this.isFull) return 'queue_full';
-    const { all, unverified, client: clientMax, clientUnverified, partOfRoute } = this.#shares;
-    const count = this.#clients.get(client);
-    const part = route === undefined ? 1 : partOfRoute;
-    if (count !== undefined && count.all >= clientMax * part) return 'client_share';
-    let free = all - this.#all;
-    if (!isVerified) {
-      if (count !== undefined && count.unverified >= clientUnverified * part) return 'client_share';
-      if (this.#unverified >= unverified) return 'unverified_share';
-      free = Math.min(free, unverified - this.#unverified);
-    }
-    return route !== undefined && (this.#routes.get(route) ?? 0) >= ROUTE_TO_FREE * free ? 'route_share' : undefined;
+    const { all, unverified, client: clientMax, clientUnverified } = this.#shares;
+    const { all: held, unverified: heldUnverified } = this.#clients.get(client) ?? NO_REQUESTS;
+    const free = all - this.#all;
+    if (isVerified) return this.#findFullPart(route, free, held, clientMax);
+    const freeUnverified = Math.min(free, unverified - this.#unverified);
+    if (freeUnverified <= 0) return 'unverified_share';
+    return (
+      this.#findFullPart(route, freeUnverified, heldUnverified, clientUnverified) ??
+      this.#findFullPart(route, free, held, clientMax)
+    );
+  }
+
+  /** Whether a route, or a client that holds so many, must leave what is `free` to others. */
+  #findFullPart(route: string | undefined, free: number, held: number, max: number): FullShare | undefined {
+    let left = free;
+    // The route may hold three times what is free then.
+    if (route !== undefined) left = (ROUTE_TO_FREE * free - (this.#routes.get(route) ?? 0)) / (ROUTE_TO_FREE + 1);
+    if (left <= 0) return 'route_share';
+    return held >= Math.min(max, this.#shares.clientToFree * left) ? 'client_share' : undefined;
   }
 
   add({ client, isVerified, route }: AppSlot): void {
@@ -266,10 +273,11 @@ class SlotTally {
 function toShares(limits: CapacityLimits): Shares {
   const all = limits.maxInFlight;
   const unverified = Math.min(all, limits.maxInFlightUnverified ?? Math.ceil(all / 2));
-  const client = Math.min(all, limits.maxInFlightPerClient ?? Math.ceil((all * 3) / 4));
-  // A route gets no more than this part, and one client must leave some of it to others.
-  const partOfRoute = limits.maxInFlightPerClient === undefined ? ROUTE_TO_FREE / (ROUTE_TO_FREE + 1) : 1;
-  return { all, unverified, client, clientUnverified: Math.ceil((unverified * client) / all), partOfRoute };
+  const max = limits.maxInFlightPerClient;
+  const client = Math.min(all, max ?? all);
+  // A client that has all slots to itself gets as many as the config says.
+  const clientToFree = max === undefined ? ROUTE_TO_FREE : Math.max(ROUTE_TO_FREE, client / (all - client));
+  return { all, unverified, client, clientUnverified: Math.ceil((unverified * client) / all), clientToFree };
 }
 
 function scale(shares: Shares, all: number): Shares {

@@ -141,11 +141,11 @@ describe('shares', () => {
   });
 
   test('give a freed place to the first request that may have it, not to the first in the queue', async () => {
-    const { capacity, gauges } = start({ ...BUSY, maxInFlightPerClient: 6, maxInFlightUnverified: 4 });
+    const { capacity, gauges } = start({ ...BUSY, maxInFlightUnverified: 4 });
     const open = enterMany(capacity, 5, (i) => toSlot(`198.51.100.${i}`, false));
-    const valid = enterMany(capacity, 5, () => PLACE);
+    const valid = enterMany(capacity, 5, (i) => toSlot(`203.0.113.${i}`, true));
     expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 1]);
-    capacity.leave(PLACE);
+    capacity.leave(toSlot('203.0.113.0', true));
     await settle();
     expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 0]);
     capacity.leave(toSlot('198.51.100.0', false));
@@ -162,11 +162,41 @@ describe('shares', () => {
   });
 
   test.each([true, false])('of a route are not all for one client (verified: %s)', (isVerified) => {
-    const { capacity } = start({ ...BUSY, maxInFlight: 256 });
+    const { capacity } = start({ ...BUSY, maxInFlight: 256, maxQueued: 256 });
     const flood = enterMany(capacity, 400, () => ({ ...PLACE, isVerified, route: 'a' }));
     expect(flood.count('entered')).toBe(isVerified ? 144 : 72);
     expect(flood.count('client_share')).toBeGreaterThan(0);
     expect(capacity.enter({ ...toSlot('203.0.113.10', isVerified), route: 'a' })).toBe('entered');
+  });
+
+  test.each([
+    [true, undefined, [192, 48, 12]],
+    [false, undefined, [96, 24, 6]],
+    [true, 'a', [144, 36, 9]],
+    [false, 'a', [72, 18, 5]],
+  ])('are left to a third client, slots and queue alike (verified: %s, route: %s)', (isVerified, route, expected) => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 256, maxQueued: 256 });
+    const floods = expected.map((_, i) => enterMany(capacity, 400, () => ({ ...toSlot(`198.51.100.${i}`, isVerified), route })));
+    for (const result of ['entered', undefined] as const) expect(floods.map(({ count }) => count(result))).toEqual(expected);
+    expect(floods.every(({ count }) => count('client_share') > 0)).toBe(true);
+  });
+
+  test('of those that last are left to a third client', async () => {
+    const { capacity, clock } = start({ ...BUSY, maxInFlight: 256 });
+    for (let round = 0; round < 3; round++) {
+      for (const client of ['198.51.100.1', '203.0.113.1'])
+        for (let i = 0; i < 300; i++) {
+          const slot = toSlot(client, false);
+          if (capacity.enter(slot) === 'entered') capacity.follow(slot, { headersSent: true }, 5_000);
+        }
+      await clock.advance(6_000);
+    }
+    expect(capacity.enter(toSlot('192.0.2.9', false))).toBe('entered');
+  });
+
+  test('of one client are as many as the config says, and no more', () => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 256, maxInFlightPerClient: 100 });
+    expect(enterMany(capacity, 400, () => PLACE).count('entered')).toBe(100);
   });
 
   test('are all for one client if the config says so', () => {
