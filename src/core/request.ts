@@ -92,6 +92,8 @@ export interface RequestBody extends PauseOwner {
    * Resolves when an opened stream starts to arrive, or with a refusal if it never does. Returns undefined if no stream is open.
    */
   arriving?(): Promise<Refusal | undefined> | undefined;
+  /** A stream is open, and the rest of it is yet to arrive. */
+  readonly isArriving?: boolean;
   /** The result of `read`; undefined until it settles. */
   readonly content?: Buffer | Refusal | undefined;
   /** Bytes received so far. */

@@ -249,7 +249,7 @@ class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, R
       this.#leaveSlot();
       return refuseUnsent(admitted, late);
     }
-    if (route.forwardTime > 0) route.capacity.follow(slot, this.#response, route.forwardTime);
+    if (route.forwardTime > 0) route.capacity.follow(slot, { request: this.head, response: this.#response }, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();
     return this.#thenPass(route.forwarder.forward(admitted, this.#response, this.trace), (outcome) => {
       claimed?.claim?.[toSettlement(outcome)]();

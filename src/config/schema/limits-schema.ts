@@ -58,7 +58,7 @@ export const limits = z
     maxInFlight: count
       .default(256)
       .describe(
-        'Maximum number of concurrent requests to the apps; further ones are queued. One route of several takes at most three times as many as are free. Responses without webhook that last longer than the timeout of their route count apart, up to the same number.',
+        'Maximum number of concurrent requests to the apps; further ones are queued. One route of several takes at most three times as many as are free. Uploads and responses without webhook that last longer than the timeout of their route count apart, up to the same number.',
       ),
     maxInFlightPerClient: count
       .optional()

@@ -3,7 +3,7 @@
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { KEPT_CLIENTS, type ListElement, ROUTE_TO_FREE, UnorderedList } from '../../core/collections.ts';
 import { rememberClientNetworks } from '../../core/ip-address.ts';
-import type { ClientResponse } from '../../core/request.ts';
+import type { ClientResponse, RequestBody } from '../../core/request.ts';
 
 /** A share that is used up. */
 type FullShare = 'queue_full' | 'client_share' | 'route_share' | 'unverified_share';
@@ -36,15 +36,16 @@ interface AppSlotRequest {
 export interface AppSlot extends Pick<AppSlotRequest, 'isVerified' | 'route'> {
   readonly client: string;
   /** Set by `follow`. */
-  response?: FollowedResponse;
+  transfer?: FollowedTransfer;
 }
 
-/** A response that may last as long as its client and the app like. */
-interface FollowedResponse extends ListElement {
+/** An upload or a response that may last as long as its client and the app like. */
+interface FollowedTransfer extends ListElement {
   readonly slot: AppSlot;
+  readonly request: { readonly body: Pick<RequestBody, 'isArriving'> };
   readonly response: Pick<ClientResponse, 'headersSent'>;
   readonly maxTime: Milliseconds;
-  /** The response had not begun then. */
+  /** The app had the whole request then, and its response had not begun. */
   before: Milliseconds;
   /** It has lasted longer than `maxTime`, and holds no slot. */
   isLong: boolean;
@@ -78,9 +79,9 @@ export class Capacity {
   readonly #queue = new Set<QueuedRequest>();
   readonly #entered: SlotTally;
   readonly #queued: SlotTally;
-  /** Long responses: as many again as there are slots, in the same shares. */
+  /** Long uploads and responses: as many again as there are slots, in the same shares. */
   readonly #long: SlotTally;
-  readonly #followed = new UnorderedList<FollowedResponse>();
+  readonly #followed = new UnorderedList<FollowedTransfer>();
   #stopSweep: CancelTimer | undefined;
   readonly #toNetwork = rememberClientNetworks();
   #isClosed = false;
@@ -128,17 +129,17 @@ export class Capacity {
     });
   }
 
-  /** A response that lasts longer than `maxTime` leaves its slot to other requests. Without room among the long ones, it keeps it. */
-  follow(slot: AppSlot, response: FollowedResponse['response'], maxTime: Milliseconds): void {
-    slot.response = { slot, response, maxTime, before: this.#clock.monotonic(), isLong: false, listIndex: undefined };
-    this.#followed.add(slot.response);
+  /** An upload or a response that lasts longer than `maxTime` leaves its slot to other requests. Without room among the long ones, it keeps it. */
+  follow(slot: AppSlot, transfer: Pick<FollowedTransfer, 'request' | 'response'>, maxTime: Milliseconds): void {
+    slot.transfer = { ...transfer, slot, maxTime, before: this.#clock.monotonic(), isLong: false, listIndex: undefined };
+    this.#followed.add(slot.transfer);
     this.#stopSweep ??= this.#clock.every(SWEEP_INTERVAL_MS, () => this.#sweep());
   }
 
   leave(slot: AppSlot): void {
-    const { response } = slot;
-    if (response !== undefined) this.#followed.remove(response);
-    if (response?.isLong === true) this.#long.remove(slot);
+    const { transfer } = slot;
+    if (transfer !== undefined) this.#followed.remove(transfer);
+    if (transfer?.isLong === true) this.#long.remove(slot);
     else this.#free(slot);
   }
 
@@ -150,8 +151,8 @@ export class Capacity {
       this.#stopSweep = undefined;
     }
     for (const each of followed) {
-      const { slot, response, maxTime } = each;
-      if (!response.headersSent) each.before = now;
+      const { slot, request, response, maxTime } = each;
+      if (!response.headersSent && request.body.isArriving !== true) each.before = now;
       if (each.isLong || now - each.before < maxTime || this.#long.findFull(slot) !== undefined) continue;
       each.isLong = true;
       this.#long.add(slot);
@@ -178,7 +179,7 @@ export class Capacity {
     for (const waiting of this.#queue) this.#unqueue(waiting, 'closed');
   }
 
-  /** The most requests that the apps can have at once: those with a slot, and long responses. */
+  /** The most requests that the apps can have at once: those with a slot, and the long ones. */
   get most(): number {
     return 2 * this.#limits.maxInFlight;
   }

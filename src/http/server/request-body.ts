@@ -95,6 +95,10 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     return this.#stream?.arriving().then((reason) => (reason === undefined ? undefined : toRefusal(reason)));
   }
 
+  get isArriving(): boolean {
+    return this.#stream !== undefined && !this.#source.isComplete;
+  }
+
   /** Returns the buffer's bytes to the shared budget; called once the exchange is over. */
   free(): void {
     this.#isFreed = true;

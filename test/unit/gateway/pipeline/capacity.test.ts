@@ -4,6 +4,7 @@ import { FakeClock, settle } from '../../../support/fake-clock.ts';
 import { fc } from '../../../support/property.ts';
 
 const LIMITS: CapacityLimits = { maxInFlight: 2, maxQueued: 2, queueTimeout: 1_000 };
+const COMPLETE = { body: { isArriving: false } };
 const PLACE: AppSlot = { client: '203.0.113.9', isVerified: true };
 
 function start(limits: CapacityLimits = LIMITS) {
@@ -187,7 +188,8 @@ describe('shares', () => {
       for (const client of ['198.51.100.1', '203.0.113.1'])
         for (let i = 0; i < 300; i++) {
           const slot = toSlot(client, false);
-          if (capacity.enter(slot) === 'entered') capacity.follow(slot, { headersSent: true }, 5_000);
+          if (capacity.enter(slot) === 'entered')
+            capacity.follow(slot, { request: COMPLETE, response: { headersSent: true } }, 5_000);
         }
       await clock.advance(6_000);
     }
@@ -237,7 +239,7 @@ describe('a response that lasts', () => {
     const response = { headersSent: false };
     const slot = { ...PLACE };
     expect(capacity.enter(slot)).toBe('entered');
-    capacity.follow(slot, response, 5_000);
+    capacity.follow(slot, { request: COMPLETE, response }, 5_000);
     await enter();
     void enter();
     await clock.advance(20_000);
@@ -254,12 +256,26 @@ describe('a response that lasts', () => {
     expect(clock.timers).toBe(0);
   });
 
+  test('leaves its place also before its head, if its request has been arriving for that time', async () => {
+    const { capacity, clock, gauges } = start();
+    const request = { body: { isArriving: true } };
+    const slot = { ...PLACE };
+    expect(capacity.enter(slot)).toBe('entered');
+    capacity.follow(slot, { request, response: { headersSent: false } }, 5_000);
+    await clock.advance(4_000);
+    expect(gauges.inFlight).toBe(1);
+    await clock.advance(2_000);
+    expect(gauges.inFlight).toBe(0);
+    capacity.leave(slot);
+    expect(gauges.inFlight).toBe(0);
+  });
+
   test('keeps its place if there are as many others as there are places', async () => {
     const { capacity, clock, gauges } = start();
     const slots = Array.from({ length: 4 }, (_, i): AppSlot => ({ client: `198.51.100.${i}`, isVerified: true }));
     for (const slot of slots) {
       expect(capacity.enter(slot)).toBe('entered');
-      capacity.follow(slot, { headersSent: true }, 5_000);
+      capacity.follow(slot, { request: COMPLETE, response: { headersSent: true } }, 5_000);
       await clock.advance(6_000);
     }
     expect(gauges.inFlight).toBe(2);
