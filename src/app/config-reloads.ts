@@ -116,7 +116,7 @@ export class ConfigReloads {
       }
       await this.#others.commit(() => apply(next));
       await this.watch(next.seen);
-      await reloadTls(undefined, toReloadParts());
+      this.#watch?.recheck(await reloadTls(undefined, toReloadParts()));
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
       for (const problem of next.problems) logger.warn('config_warning', toLogFields(problem));
       return true;

@@ -260,7 +260,8 @@ function keepUsable(settings: TlsSettings, broken: readonly Problem[], { section
   const paths = broken.map(({ path }) => path.join('.'));
   const isBroken = (at: Path, files: readonly string[]): boolean =>
     files.some((file) => paths.includes([section, ...at, file].join('.')));
-  const { clientCa, clientCrl } = isBroken([], ['clientCaFile', 'clientCrlFile']) ? before : settings;
+  const { clientCa } = isBroken([], ['clientCaFile']) ? before : settings;
+  const { clientCrl } = isBroken([], ['clientCrlFile']) ? before : settings;
   const pairs = before.pairs.map((pair) => {
     if (isBroken(pair.at, ['certFile', 'keyFile'])) return pair;
     return settings.pairs.find(({ at }) => isDeepStrictEqual(at, pair.at)) ?? pair;

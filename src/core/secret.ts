@@ -85,6 +85,8 @@ function isPlaceholder(text: string): boolean {
 const ESCAPE = /((?:\\u[0-9a-f]{4})+)|\\([^u])|%([0-9a-f]{2})/gi;
 /** A shorter one could be in any content. */
 const MIN_DECODED_LENGTH = 8;
+/** The beginning of a longer one is enough. */
+const MAX_SEARCHED_LENGTH = 128;
 const UNIT_LENGTH = '\\u002f'.length;
 /** JSON in a string of JSON, in a parameter of a form. */
 const MAX_LAYERS = 3;
@@ -96,18 +98,39 @@ const MAX_ESCAPED_LENGTH = UNIT_LENGTH ** MAX_LAYERS;
  * shown, which must not contain a part of a secret, either.
  */
 export function containsSecret(content: Buffer, secrets: readonly Buffer[], length = content.length): boolean {
-  const longest = secrets.reduce((most, secret) => Math.max(most, secret.length), 0);
+  const { longest, forms, texts } = compileForms(secrets);
   const searched = content.subarray(0, length + longest * MAX_ESCAPED_LENGTH);
-  const forms = secrets.flatMap(toSpaceForms);
   if (forms.some((form) => searched.includes(form))) return true;
   if (forms.length === 0 || !(searched.includes('\\') || searched.includes('%'))) return false;
-  const texts = forms.flatMap(toForms);
   let decoded = searched.toString('latin1');
   for (let layer = 0; layer < MAX_LAYERS; layer++) {
-    decoded = decoded.replace(ESCAPE, toCharacter);
+    const before = decoded;
+    decoded = before.replace(ESCAPE, toCharacter);
+    if (decoded === before) return false;
     if (texts.some((text) => decoded.includes(text))) return true;
   }
   return false;
+}
+
+/** As they are written, and as text that is compared with what is decoded. */
+interface SecretForms {
+  readonly longest: number;
+  readonly forms: readonly Buffer[];
+  readonly texts: readonly string[];
+}
+
+/** By list: most are searched for in many texts. */
+const compiled = new WeakMap<readonly Buffer[], SecretForms>();
+
+function compileForms(secrets: readonly Buffer[]): SecretForms {
+  const known = compiled.get(secrets);
+  if (known !== undefined) return known;
+  const parts = secrets.map((secret) => secret.subarray(0, MAX_SEARCHED_LENGTH));
+  const forms = parts.flatMap(toSpaceForms);
+  const longest = parts.reduce((most, { length }) => Math.max(most, length), 0);
+  const made = { longest, forms, texts: forms.flatMap(toForms) };
+  compiled.set(secrets, made);
+  return made;
 }
 
 /** A form writes a space as a plus sign. */

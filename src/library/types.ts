@@ -30,7 +30,10 @@ export interface HandshakeSettings {
   readonly allowedRate?: number | undefined;
   /** For `braintree`: the public key beside the private one. */
   readonly publicKey?: string | undefined;
-  /** Called with a secret that a sender chose and sent (Asana, Notion). Anyone may have sent it, so it verifies nothing by itself. */
+  /**
+   * Called with a secret that a sender chose and sent (Notion). Anyone may have sent it, so it verifies nothing by itself. Nothing waits for it: an error of it
+   * loses the secret.
+   */
   readonly onOfferedToken?: ((token: string) => void) | undefined;
 }
 

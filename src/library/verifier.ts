@@ -119,18 +119,18 @@ export function createVerifier(options: VerifierOptions): Verifier {
 }
 
 /** The callbacks of the app. Nothing waits for one, and an error of it changes nothing: the sender gets its response in any case. */
-function toCallbacks({ onStoreError, onRejected, handshake }: VerifierOptions) {
+function toCallbacks(options: VerifierOptions) {
+  const { handshake } = options;
   const toCallback =
-    <Value>(callback: ((value: Value) => unknown) | undefined) =>
+    <Value>(call: (value: Value) => unknown) =>
     (value: Value): void => {
       // An async callback rejects, which would end a process of Node.
-      (async () => callback?.(value))().catch(() => undefined);
+      (async () => call(value))().catch(() => undefined);
     };
-  const { onOfferedToken } = typeof handshake === 'object' ? handshake : {};
   return {
-    onStoreError: toCallback(onStoreError),
-    onRejected: toCallback(onRejected),
-    onOfferedToken: toCallback(onOfferedToken),
+    onStoreError: toCallback((error: unknown) => options.onStoreError?.(error)),
+    onRejected: toCallback((rejected: Omit<RejectedDelivery, 'response'>) => options.onRejected?.(rejected)),
+    onOfferedToken: toCallback((token: string) => (typeof handshake === 'object' ? handshake.onOfferedToken?.(token) : undefined)),
   };
 }
 

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-address.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
-import { isPublicAddress } from '../../http/dial/address-rules.ts';
+import { compileAddressRules, PUBLIC_ONLY } from '../../http/dial/address-rules.ts';
 import { parseDestinationRule } from '../../http/dial/destination.ts';
 import { type Config, isDecidedByHead, type LimitsConfig, type RouteConfig, type WebhookConfig } from '../schema/config.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
@@ -224,11 +224,12 @@ function* checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): 
     );
   if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
     yield warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls');
+  const findProblem = compileAddressRules({ ...PUBLIC_ONLY, nat64Prefixes: proxy.nat64Prefixes });
   for (const [index, text] of proxy.allow.entries()) {
     const path: Path = ['proxy', 'allow', index];
     const rule = parseDestinationRule(text);
     if (rule === undefined) yield error(path, `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port');
-    else if (proxy.denyPrivate && isIP(rule.host) !== 0 && !isPublicAddress(rule.host))
+    else if (proxy.denyPrivate && isIP(rule.host) !== 0 && findProblem(rule.host) !== undefined)
       yield warning(path, 'denyPrivate rejects this address', 'remove the entry, or set denyPrivate: false');
   }
   if (proxy.allow.length === 0) yield warning(['proxy', 'allow'], 'no destination is allowed', 'list destinations as host:port');
@@ -331,6 +332,8 @@ function* checkWorkers(config: Config): Iterable<Problem> {
     yield warning(['workers'], 'only the first worker runs provider, so the others do nothing', 'remove workers');
   for (const name of DIVIDED_LIMITS) {
     const limit = limits[name];
+    // These two depend on maxConnections by default; each worker has at least one.
+    if (name === 'maxUpgraded' || name === 'maxUpgradedPerClient') continue;
     if (limit === undefined || limit === 0 || limit >= workers) continue;
     const message = `${limit} cannot be divided among ${workers} workers`;
     yield error(['limits', name], message, `set at least ${workers}, or lower workers`);

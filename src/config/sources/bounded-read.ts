@@ -77,8 +77,13 @@ export async function readPem(file: string): Promise<Buffer | Fault> {
 /** Reads CAs that the config names. OpenSSL ignores a certificate that it cannot read, and all that follow it, without an error. */
 export async function readCas(file: string): Promise<Buffer | Fault> {
   const read = await readPem(file);
-  const problem = 'problem' in read ? undefined : findBundleProblem(read);
-  return problem === undefined ? read : { problem: `${file} ${problem}`, hint: 'write the CAs in PEM' };
+  return 'problem' in read ? read : requireCas(file, read);
+}
+
+/** The content of a file if it can be used as CAs. */
+export function requireCas(file: string, bundle: Buffer): Buffer | Fault {
+  const problem = findBundleProblem(bundle);
+  return problem === undefined ? bundle : { problem: `${file} ${problem}`, hint: 'write the CAs in PEM' };
 }
 
 /** Reads a stream to its end. Rejects with UnusableFile, which names it `file`, or with the system's error. */

@@ -3,6 +3,7 @@ import { isAbsolute } from 'node:path';
 import { isLoopbackIp } from '../../core/ip-address.ts';
 import { type Fault, type Path, type Problem, unwrap, warning } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
+import { findBundleProblem } from '../../http/server/tls.ts';
 import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
 import { MAX_PEM_BYTES, readCas, readPem, readRegularFileSync } from './bounded-read.ts';
@@ -188,10 +189,12 @@ async function readTls(parameters: URLSearchParams, isLocal: boolean): Promise<P
   };
 }
 
-/** The file as it is now, for a new connection, or as it was before if it cannot be read. */
+/** The file as it is now, for a new connection, or as it was before if it cannot be read, or lacks what it had. */
 function readPemNow(file: string, before: string): string {
   try {
-    return readRegularFileSync(file, MAX_PEM_BYTES).toString('utf8');
+    const now = readRegularFileSync(file, MAX_PEM_BYTES);
+    const isLess = findBundleProblem(before) === undefined && findBundleProblem(now) !== undefined;
+    return isLess ? before : now.toString('utf8');
   } catch {
     return before;
   }

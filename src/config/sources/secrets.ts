@@ -7,7 +7,7 @@ import { type Fault, type Path, type Problem, under, unwrap, warning } from '../
 import { Secret, type SecretRead, toSecret } from '../../core/secret.ts';
 import { findTlsProblems, type TlsSettings } from '../../http/server/tls.ts';
 import type { ListenTlsConfig, SecretSource, UserSourceConfig } from '../schema/config.ts';
-import { MAX_SECRET_BYTES, readCas, readPem, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
+import { MAX_SECRET_BYTES, readPem, requireCas, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
 import { findFake, listFakes } from './fake-sources.ts';
 
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
@@ -57,9 +57,9 @@ export async function readSecretFile(file: string, read = readRegularFile): Prom
 type TlsFiles = Pick<TlsSettings, 'pairs' | 'clientCa' | 'clientCrl'>;
 
 /** Reads all files of a `tls` section that can be read. */
-async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promise<TlsFiles> {
-  const read = async (file: string | undefined, path: Path, readFile = readPem): Promise<Buffer | undefined> =>
-    file === undefined ? undefined : unwrap(await readFile(file), path, problems);
+async function readTlsFiles(config: ListenTlsConfig, unread: Problem[], unusable: Problem[]): Promise<TlsFiles> {
+  const read = async (file: string | undefined, path: Path): Promise<Buffer | undefined> =>
+    file === undefined ? undefined : unwrap(await readPem(file), path, unread);
   const pairs = [];
   for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {
     const at: Path = index === 0 ? [] : ['additionalCertificates', index - 1];
@@ -67,7 +67,8 @@ async function readTlsFiles(config: ListenTlsConfig, problems: Problem[]): Promi
     const key = await read(keyFile, [...at, 'keyFile']);
     if (cert !== undefined && key !== undefined) pairs.push({ at, certFile, cert, key: new Secret(key) });
   }
-  const clientCa = await read(config.clientCaFile, ['clientCaFile'], readCas);
+  const bundle = await read(config.clientCaFile, ['clientCaFile']);
+  const clientCa = bundle && unwrap(requireCas(config.clientCaFile ?? '', bundle), ['clientCaFile'], unusable);
   return { pairs, clientCa, clientCrl: await read(config.clientCrlFile, ['clientCrlFile']) };
 }
 
@@ -90,10 +91,11 @@ export interface TlsRead {
 export async function readTls(config: ListenTlsConfig | undefined, section: Path, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
   const unread: Problem[] = [];
-  const files = await readTlsFiles(config, unread);
+  const unusable: Problem[] = [];
+  const files = await readTlsFiles(config, unread, unusable);
   const { clientCertificate, minVersion } = config;
   const settings = { ...files, clientCertificate, minVersion, http2: config.http2 ?? false };
-  const problems = under(section, [...unread, ...findTlsProblems(settings, clock.now())]);
+  const problems = under(section, [...unread, ...unusable, ...findTlsProblems(settings, clock.now())]);
   return { settings, problems, isComplete: unread.length === 0 };
 }
 

@@ -276,7 +276,7 @@ function toShares(limits: CapacityLimits): Shares {
   const unverified = Math.min(all, limits.maxInFlightUnverified ?? Math.ceil(all / 2));
   const max = limits.maxInFlightPerClient;
   const client = Math.min(all, max ?? all);
-  // A client that has all slots to itself gets as many as the config says.
+  // A client that has all slots of the only route to itself gets as many as the config says.
   const clientToFree = max === undefined ? ROUTE_TO_FREE : Math.max(ROUTE_TO_FREE, client / (all - client));
   return { all, unverified, client, clientUnverified: Math.ceil((unverified * client) / all), clientToFree };
 }

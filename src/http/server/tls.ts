@@ -114,8 +114,8 @@ export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): 
     else if (end - now < EXPIRES_SOON_MS) found.push(warning(path, `${certFile} expires on ${certificate.validTo}`, 'renew it'));
   }
   const { clientCa, clientCrl } = settings;
-  const ofLists =
-    clientCa === undefined || clientCrl === undefined ? [] : findCrlProblems(clientCrl, readCertificates(clientCa), now);
+  const authorities = clientCa === undefined ? [] : readCertificates(clientCa);
+  const ofLists = clientCrl === undefined ? [] : findCrlProblems(clientCrl, authorities, now);
   return [...found, ...under(['clientCrlFile'], ofLists)];
 }
 

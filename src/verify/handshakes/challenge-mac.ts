@@ -2,7 +2,7 @@
 import type { HeaderFields } from '../../core/head.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { BodyContent } from '../schemes/body-values.ts';
-import { toMac } from '../schemes/keys.ts';
+import { findSecretKey, toMac } from '../schemes/keys.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import {
   decline,
@@ -59,7 +59,7 @@ function findSigner(
   queries: readonly string[],
   keys: readonly VerifyKey[],
 ): VerifyKey | 'none' | undefined {
-  if (scheme.headerNames.every((name) => headers.count(name) === 0)) return keys[0];
+  if (scheme.headerNames.every((name) => headers.count(name) === 0)) return findSecretKey(keys);
   const head = scheme.readHead(headers, { allowDotInId: false });
   if (head instanceof Refusal) return 'none';
   let signer: VerifyKey | undefined;
@@ -87,7 +87,7 @@ export function createLinkedIn(options: HandshakeOptions): Handshake {
       const challengeCode = parameters.get(CHALLENGE_CODE) ?? '';
       if (!UUID.test(challengeCode)) return decline(`${CHALLENGE_CODE} is not 1 to 64 letters, digits or dashes`);
       const application = parameters.get('applicationId');
-      const mac = toMac(secrets.keys.find(({ name }) => name === application) ?? secrets.keys[0], challengeCode);
+      const mac = toMac(secrets.keys.find(({ name }) => name === application) ?? findSecretKey(secrets.keys), challengeCode);
       if (mac === undefined) return failForMissingSecret(NO_KEY);
       return respondWithJson('linkedin', { challengeCode, challengeResponse: mac.toString('hex') });
     },
@@ -116,7 +116,7 @@ export function createBraintree(options: HandshakeOptions): Handshake {
       const challenge = parameters.get(BT_CHALLENGE) ?? '';
       if (!CHALLENGE.test(challenge)) return decline(`${BT_CHALLENGE} is not 20 to 32 hex digits in lower case`);
       if (publicKey === undefined) return decline('no handshake.publicKey is configured');
-      const mac = toMac(secrets.keys[0], challenge, 'hmac-sha1');
+      const mac = toMac(findSecretKey(secrets.keys), challenge, 'hmac-sha1');
       if (mac === undefined) return failForMissingSecret(NO_KEY);
       return respondWithText('braintree', `${publicKey}|${mac.toString('hex')}`);
     },

@@ -118,10 +118,14 @@ export class RemoteKeySet {
     const freshFor = this.#freshFor ?? keepFor;
     const lifetime = Math.min(keepFor, Math.max(freshFor, MIN_LIFETIME_MS));
     const age = this.#clock.monotonic() - fetchedAt;
-    this.#expiry?.();
-    this.#expiry = this.#clock.after(Math.max(lifetime - age, 0), () => this.#onExpired());
     // Leaves half of the lifetime for retries.
-    this.#schedule(Math.min(refresh, lifetime / 2) - age);
+    const due = Math.min(refresh, lifetime / 2) - age;
+    this.#expiry?.();
+    // A lifetime that was shortened ends after the fetch that it makes due.
+    const left = Math.max(lifetime - age, due > 0 ? 0 : TIMEOUT_MS + FIRST_RETRY_MS);
+    this.#expiry = this.#clock.after(left, () => this.#onExpired());
+    if (due > 0) this.#schedule(due);
+    else runDetached(this.#fetch());
   }
 
   #onExpired(): void {

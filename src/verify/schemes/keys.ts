@@ -263,6 +263,11 @@ export function toMac(key: VerifyKey | undefined, text: string, algorithm: Hands
   return ALGORITHMS[algorithm].sign(material.key, [text]);
 }
 
+/** The first key that is a secret: a route may have public keys, too. */
+export function findSecretKey(keys: readonly VerifyKey[]): VerifyKey | undefined {
+  return keys.find(({ material }) => material instanceof Material && material.key.type === 'secret');
+}
+
 // The keys of one route, replaced as a whole when a secret is rotated.
 
 /** A route's keys at one moment. */

@@ -109,13 +109,20 @@ test('keeps the age of its keys when its settings change', async () => {
   expect(keys).toEqual([[KEY], undefined]);
 });
 
-test('expires at once if the new lifetime is over', async () => {
-  const { set, keys, advance } = start();
+test('fetches at once if its new times are over, and keeps the keys until then', async () => {
+  const { set, keys, advance, asked, answer } = start();
   await settle();
   await advance(HOUR / 2);
-  set.configure({ url: new URL('https://keys.example/jwks.json'), refresh: HOUR, keepFor: HOUR / 4 });
-  await advance(1);
-  expect(keys).toEqual([[KEY], undefined]);
+  const url = new URL('https://keys.example/jwks.json');
+  set.configure({ url, refresh: HOUR, keepFor: HOUR / 4 });
+  await settle();
+  expect([asked(), keys]).toEqual([2, [[KEY], [KEY]]]);
+  await advance(HOUR / 10);
+  answer(new RemoteFailure('keys.example: ECONNREFUSED'));
+  set.configure({ url, refresh: HOUR, keepFor: HOUR / 20 });
+  await settle();
+  await advance(60_000);
+  expect(keys).toEqual([[KEY], [KEY], undefined]);
 });
 
 test('reports nothing once it is closed', async () => {
