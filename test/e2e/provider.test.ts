@@ -301,6 +301,27 @@ describe('a reload', () => {
     await until(async () => (await listDeliveries(providerPort, '?state=skipped')).length === 1);
   });
 
+  test('that gives the ID of an endpoint of the API to another receiver cancels what waits, and that one can be deleted', async () => {
+    app.handler = (_request, response) => response.writeHead(500).end();
+    const provider = toProvider({ endpoints: [], schedule: ['10h'] });
+    const { writeConfig, gate: running, providerPort } = await start(provider);
+    const url = `http://127.0.0.1:${app.port}`;
+    const endpoint = { id: 'acme', url: `${url}/stored`, events: ['invoice.*'] };
+    expect((await call(providerPort, 'POST', '/v1/endpoints', endpoint)).status).toBe(201);
+    await postEvent(providerPort);
+    await until(() => app.received.length === 1);
+    const configured = { name: 'acme', url: `${url}/config`, secret: { file: 'secret' }, events: ['invoice.*'] };
+    writeConfig({ provider: { ...provider, endpoints: [configured] } });
+    await running.reload();
+    await until(async () => (await listDeliveries(providerPort, '?state=skipped')).length === 1);
+    await postEvent(providerPort);
+    await until(() => app.received.length === 2);
+    expect((await call(providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(204);
+    expect((await call(providerPort, 'DELETE', '/v1/endpoints/acme')).status).toBe(409);
+    expect(await listDeliveries(providerPort, '?state=waiting')).toHaveLength(1);
+    expect(app.received.map(({ url: path }) => path)).toEqual(['/stored', '/config']);
+  });
+
   test.each([
     ['the queue', { queue: { sqlite: { path: 'other.db', allowVolatile: true } } }, 'provider.queue'],
     ['the egress rules', { egress: { allowHttp: true } }, 'provider.egress'],

@@ -136,7 +136,7 @@ export const ENDPOINT_OPERATIONS = [
     method: 'DELETE',
     path: '/v1/endpoints/{endpoint}',
     summary: 'Delete an endpoint',
-    description: 'Its waiting deliveries are canceled.',
+    description: 'Its waiting deliveries are canceled. One with the ID of an endpoint of the config can be deleted, too.',
     acceptsIfMatch: true,
     responses: { 204: { description: 'It is deleted.' } },
     problems: CHANGE_PROBLEMS,
@@ -145,8 +145,11 @@ export const ENDPOINT_OPERATIONS = [
       if ('status' in change) return change;
       const { id, version } = change;
       const result = await parts.registry.remove(id, version);
+      if (result === 'not_found' && parts.registry.get(id) !== undefined) return toProblem('conflict', IN_CONFIG);
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
+      // The deliveries are those of the endpoint of the config.
+      if (parts.registry.get(id) !== undefined) return { status: 204 };
       // It is deleted in any case: what is not canceled is skipped later.
       const report = (thrown: unknown): void => parts.hooks.onError('deleteEndpoint', thrown);
       for (const delay of UNTIL_ALL_KNOW_MS) parts.clock.after(delay, () => cancelRemoved(id, parts).catch(report));
@@ -318,18 +321,18 @@ export async function cancelRemoved(
 
 /**
  * The endpoint that a request may change, and the version of it that the request requires; or the response that rejects the change.
- * `mayBeSealed`: also if its secrets cannot be decrypted here.
+ * `isDeletion`: also if its secrets cannot be decrypted here, or if the config hides it.
  */
 function toChange(
   { params: { endpoint: id = '' }, incoming }: Pick<ApiRequest<unknown, unknown>, 'params' | 'incoming'>,
   { registry }: OperationParts,
-  mayBeSealed = false,
+  isDeletion = false,
 ): { readonly id: string; readonly version: number | undefined } | ApiResponse {
   const endpoint = registry.get(id);
   const isSealed = endpoint === undefined && registry.isElsewhere(id);
-  if (isSealed && !mayBeSealed) return toProblem('conflict', SEALED);
+  if (isSealed && !isDeletion) return toProblem('conflict', SEALED);
   if (endpoint === undefined && !isSealed) return UNKNOWN_ENDPOINT;
-  if (endpoint?.source === 'config') return toProblem('conflict', IN_CONFIG);
+  if (endpoint?.source === 'config' && !isDeletion) return toProblem('conflict', IN_CONFIG);
   const required = incoming.headers['if-match'] ?? '*';
   const version = /^"(\d{1,15})"$/.exec(required)?.[1];
   if (version === undefined && required !== '*')

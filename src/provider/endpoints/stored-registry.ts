@@ -29,11 +29,13 @@ import {
   MAX_NAMED,
   PLAIN,
   toEndpoint,
+  toEndpointId,
   toMissingKey,
 } from './endpoint-record.ts';
 
 export type RegistryLogEvent =
   | 'encryption_key_missing'
+  | 'endpoint_hidden'
   | 'endpoint_secrets_altered'
   | 'endpoint_secrets_encrypted'
   | 'endpoint_secrets_plain'
@@ -65,6 +67,8 @@ const FOLLOW_MS: Milliseconds = 250;
 const REENCRYPT_INTERVAL_MS: Milliseconds = 600_000;
 const MISSING_HINT = 'add the key to provider.encryption.keys: deliveries to these endpoints wait, and the next start fails';
 const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or delete the endpoint and create it again';
+const HIDDEN_HINT =
+  'the config has an endpoint with this ID: delete the one of the API, which would serve again without that of the config';
 const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
 export class StoredRegistry implements EndpointRegistry {
   readonly #parts;
@@ -120,12 +124,12 @@ export class StoredRegistry implements EndpointRegistry {
     this.#cancelReencryption = undefined;
     this.#stopListening = this.#parts.store.onChange(() => this.#follow(FOLLOW_MS));
     await this.reload();
-    const { missing, altered } = this.#findSealed([...this.#stored.keys()]);
+    const { missing } = this.#findSealed([...this.#stored.keys()]);
     const needed = missing.filter(({ key }) => lost?.lostKeys.includes(key) !== true);
     if (needed.length > 0) throw toMissingKey(needed);
     const ids = missing.flatMap(({ endpoints }) => endpoints);
     if (ids.length > 0 && lost !== undefined) await this.#reset(ids, lost.createKey);
-    this.#logAltered(altered);
+    this.#reportSealed([...this.#stored.keys()]);
     const count = [...this.#stored.values()].filter(({ keyIds }) => keyIds?.includes(PLAIN)).length;
     if (this.#cipher.keyId === PLAIN && count > 0)
       this.#parts.logger.warn('endpoint_secrets_plain', { count, hint: 'set provider.encryption.keys' });
@@ -247,14 +251,14 @@ export class StoredRegistry implements EndpointRegistry {
     return this.#memory.findFull(this.#stored.get(id), this.#encode(id, record));
   }
 
-  /** Removes an endpoint that was created with the API. */
+  /** Removes an endpoint that was created with the API, also one that the config hides. */
   async remove(id: string, expectedVersion?: number): Promise<ChangeResult> {
-    const found = this.isElsewhere(id) ? this.#stored.get(id) : this.find(id);
+    const found = this.#stored.get(id);
     if (found === undefined) return 'not_found';
     if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
     if (!(await this.#parts.store.remove(id, expectedVersion))) {
       await this.reload();
-      return this.find(id) === undefined ? 'not_found' : 'version_mismatch';
+      return this.#stored.has(id) ? 'version_mismatch' : 'not_found';
     }
     this.#written.add(id);
     this.#keep(id, undefined);
@@ -387,12 +391,8 @@ export class StoredRegistry implements EndpointRegistry {
       const named = endpoints.slice(0, MAX_NAMED);
       this.#parts.logger.error('encryption_key_missing', { key, count: endpoints.length, endpoints: named, hint: MISSING_HINT });
     }
-    this.#logAltered(altered);
-  }
-
-  /** Their values were changed outside of sidegate, or moved from another endpoint. */
-  #logAltered(endpoints: readonly string[]): void {
-    for (const endpoint of endpoints) this.#parts.logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
+    // Their values were changed outside of sidegate, or moved from another endpoint.
+    for (const endpoint of altered) this.#parts.logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
   }
 
   #encode(id: string, record: EndpointRecord): Change {
@@ -485,6 +485,7 @@ export class StoredRegistry implements EndpointRegistry {
   #build(id: string): Endpoint | undefined {
     const configured = this.#config.get(id);
     if (configured !== undefined) {
+      if (this.#stored.has(id)) this.#parts.logger.warn('endpoint_hidden', { endpoint: id, hint: HIDDEN_HINT });
       const { state } = this.#stored.get(`${STATE_PREFIX}${id}`) ?? {};
       return state === undefined ? configured : { ...configured, ...state };
     }
@@ -493,8 +494,4 @@ export class StoredRegistry implements EndpointRegistry {
     const { settings, keys, disabled, enabledAt } = record;
     return toEndpoint(settings, { id, source: 'api', keys, disabled, enabledAt }, this.#defaults);
   }
-}
-
-function toEndpointId(storeId: string): string {
-  return storeId.startsWith(STATE_PREFIX) ? storeId.slice(STATE_PREFIX.length) : storeId;
 }

@@ -331,11 +331,8 @@ export async function testOutbox(target: PostgresTarget, schema: string): Promis
   const session = new OutboxSession(target, schema, ignore, ignore);
   try {
     const { version } = await session.check();
-    return {
-      title: version === 0 ? `${title} (the start creates the tables of the outbox)` : title,
-      failure: undefined,
-      hint: '',
-    };
+    const note = version === 0 ? ' (the start creates the tables of the outbox)' : '';
+    return { title: `${title}${note}`, failure: undefined, hint: '' };
   } catch (thrown) {
     const { message, hint } = toPostgresError(thrown, target);
     return { title, failure: message, hint };

@@ -8,9 +8,7 @@ export interface WorkerSettings {
 }
 
 /** An event, with its body in the buffer of the batch. */
-export interface EventMessage extends Omit<NewEvent, 'body'> {
-  readonly bodyLength: number;
-}
+export type EventMessage = Omit<NewEvent, 'body'> & { readonly bodyLength: number };
 
 /** The part of a delivery that a settlement would otherwise read again. */
 interface DeliveryFacts {
@@ -47,9 +45,7 @@ export interface TakenMessage extends Omit<Delivery, 'endpoint' | 'tenant' | 'bo
 export type Position = Readonly<Record<'event' | 'lane', number>>;
 
 /** Where a repair goes on: after this delivery, up to the event `end`. */
-export interface RepairPosition extends Position {
-  readonly end: number;
-}
+export type RepairPosition = Position & { readonly end: number };
 
 /** Where the search for events of a tenant, the oldest first, goes on. `isWhole`: it began with the first one. */
 export interface PrunePosition extends Readonly<Record<'created' | 'seq', number>> {

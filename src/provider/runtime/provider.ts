@@ -21,7 +21,7 @@ import type { OperationParts } from '../api/api-parts.ts';
 import { cancelRemoved, cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ApiPassword, type ConsoleOperations, createConsoleOperations, ProviderApi } from '../api/provider-api.ts';
 import { HttpSender } from '../attempt/sender.ts';
-import { type Endpoint, isSameEndpoint } from '../endpoints/endpoint.ts';
+import { type Endpoint, isSameEndpoint, toIdentity } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { isInboxEndpoint } from '../events/event.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
@@ -326,18 +326,22 @@ export class Provider {
     this.#sender.replace(settings);
     this.#api?.replaceToken(settings.token);
     this.#stored.replaceCipher(settings.cipher);
-    const before = new Map(this.#stored.list().map(({ id, schedule }) => [id, schedule.join()]));
+    const before = this.#stored.list();
     this.#stored.replaceConfig(settings.endpoints, settings.defaults);
     const parts = { queue: this.#queue, clock: this.#parts.clock };
     const rescheduled: string[] = [];
-    for (const [id, schedule] of before) {
+    for (const was of before) {
+      const { id } = was;
       const endpoint = this.#stored.get(id);
       if (endpoint === undefined) {
         // A config that is still being written, or is corrected soon, ends nothing.
         parts.clock.after(REMOVAL_GRACE_MS, () => {
           if (!this.#isStopped) this.#run(id, cancelRemoved(id, { ...parts, registry: this.#stored }));
         });
-      } else if (this.#isOpen && endpoint.schedule.join() !== schedule) rescheduled.push(id);
+      } else if (this.#isOpen && endpoint.source !== was.source && toIdentity(endpoint) !== toIdentity(was))
+        // What was accepted for the endpoint of the API is not for that of the config, and the other way round.
+        this.#run(id, cancelWaiting(id, parts, this.#queue.clock.now() + 1));
+      else if (this.#isOpen && endpoint.schedule.join() !== was.schedule.join()) rescheduled.push(id);
     }
     this.#run('', this.#reschedule(rescheduled));
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);

@@ -114,11 +114,7 @@ class PostgresClient implements StoreClient {
   constructor(
     database: PostgresDatabase,
     store: Store,
-    parts: {
-      readonly settings: PostgresSettings;
-      readonly clock: Clock;
-      readonly events: StoreEvents;
-    },
+    parts: { readonly settings: PostgresSettings; readonly clock: Clock; readonly events: StoreEvents },
   ) {
     this.#database = database;
     this.#store = store;

@@ -223,10 +223,7 @@ interface WaitingEvent {
   readonly isCounted: boolean;
 }
 
-interface Figures {
-  readonly waiting: number;
-  readonly bytes: number;
-}
+type Figures = Readonly<Record<'waiting' | 'bytes', number>>;
 
 /** The figures of waiting events, with those that the transaction adds. */
 export class Usage {

@@ -78,9 +78,7 @@ export interface LaneRow {
   readonly owner: string | null;
 }
 
-export interface LaneChange extends Record<'waiting' | 'bytes' | 'dead' | 'skipped', number> {
-  readonly num: number;
-}
+export type LaneChange = Record<'waiting' | 'bytes' | 'dead' | 'skipped', number> & Pick<LaneRow, 'num'>;
 
 export interface TenantChange extends Record<'events' | 'bytes' | 'stored_events' | 'stored_bytes', number> {
   readonly name: string;

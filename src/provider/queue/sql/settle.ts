@@ -241,10 +241,7 @@ export async function end(sql: Sql, deliveries: readonly FoundRow[], figures: Fi
   for (const { tenant, bytes } of await countEnded(sql, events)) figures.countWaiting(tenant, bytes, -1);
 }
 
-interface EndedEvent extends Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'waiting'> {
-  ended: number;
-  failed: number;
-}
+type EndedEvent = Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'waiting'> & Record<'ended' | 'failed', number>;
 
 /** Returns the events of which no delivery waits any more. */
 async function countEnded(sql: Sql, events: ReadonlyMap<number, EndedEvent>): Promise<readonly EndedEvent[]> {

@@ -90,7 +90,7 @@ describe('with a key', () => {
     const { registry, reports } = create([A], store);
     registry.replaceConfig([toConfigEndpoint('e0')], DEFAULTS);
     await registry.open();
-    await expect.poll(() => reports).toHaveLength(1);
+    await expect.poll(() => reports.map(({ event }) => event)).toEqual(['endpoint_hidden', 'endpoint_secrets_encrypted']);
     expect(keysIn(store)).toEqual([idOf(A)]);
   });
 });

@@ -9,6 +9,7 @@ const NOW = 1_800_000_000_000;
 
 async function open(store = new MemoryEndpointStore(), clock = new FakeClock(), heapBytes = 1e9) {
   const unreadable: string[] = [];
+  const hidden: string[] = [];
   const failures: unknown[] = [];
   const registry = new StoredRegistry({
     store,
@@ -20,12 +21,12 @@ async function open(store = new MemoryEndpointStore(), clock = new FakeClock(), 
     onFatal: (error) => void failures.push(error),
     logger: {
       info: () => undefined,
-      warn: () => undefined,
+      warn: (event, fields) => void (event === 'endpoint_hidden' && hidden.push(String(fields?.['endpoint']))),
       error: (_, fields) => void unreadable.push(String(fields?.['endpoint'] ?? fields?.['error'])),
     },
   });
   await registry.open();
-  return { registry, store, clock, unreadable, failures };
+  return { registry, store, clock, unreadable, failures, hidden };
 }
 
 const event = (type: string, tenant?: string, data: Record<string, unknown> = {}) => ({ type, tenant, data });
@@ -135,6 +136,19 @@ describe('endpoints of the config', () => {
     expect(await registry.create('acme', toRecord())).toBe(false);
     registry.replaceConfig([], DEFAULTS);
     expect(registry.get('acme')?.url).toBe('https://stored.example');
+  });
+
+  test('hide stored ones, which are reported, can be removed, and then do not come back', async () => {
+    const { registry, hidden } = await open();
+    await registry.create('acme', toRecord());
+    await registry.create('other', toRecord());
+    registry.replaceConfig([toConfigEndpoint('acme')], DEFAULTS);
+    expect(hidden).toEqual(['acme']);
+    expect(await registry.remove('acme')).toBe('changed');
+    expect(registry.get('acme')?.url).toBe('https://config.example/hooks');
+    expect(await registry.remove('acme')).toBe('not_found');
+    registry.replaceConfig([], DEFAULTS);
+    expect(registry.list().map(({ id }) => id)).toEqual(['other']);
   });
 });
 
