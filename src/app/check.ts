@@ -169,6 +169,8 @@ const MIB = 1024 * 1024;
 const MIN_PROVIDER_BYTES = 192 * MIB;
 /** The heap of each while it is in use: 35, 14 and 10 KiB were measured. */
 export const [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES] = [36 * 1024, 16 * 1024, 10 * 1024];
+/** A config of this size is accepted whatever the memory limit is. */
+const MIN_CONFIG_BYTES = MIB;
 /** As often, a delivery of an inbox and an event of the API are in memory while they are stored; measured. */
 const [DELIVERY_COPIES, EVENT_COPIES, POSTGRES_COPIES] = [4, 8, 9];
 /** The share of the heap that IDs in memory may use without a warning. */
@@ -184,7 +186,7 @@ export function findOversize(
   heapBytes = getHeapStatistics().heap_size_limit,
 ): Problem[] {
   const { limit, maxBufferedBytes } = budget;
-  const found = findTooMany(config, heapBytes);
+  const found = findTooMany(config, heapBytes, limit);
   // Each worker has a part of it.
   if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > toFreeBytes(limit))
     found.push(
@@ -252,21 +254,22 @@ function findTooLarge({ provider, routes, limits, workers }: Config, limit: numb
   });
 }
 
-/** A reload holds the config before and the new one. */
-function findTooMany({ routes, provider }: Config, heapBytes: number): Problem[] {
+/** A reload holds the config before and the new one, in the heap of each worker. */
+function findTooMany({ routes, provider, limits, workers }: Config, heapBytes: number, limit?: number): Problem[] {
   const webhooks = routes.filter(({ webhook }) => webhook !== undefined).length;
   const routeBytes = webhooks * WEBHOOK_ROUTE_BYTES + (routes.length - webhooks) * ROUTE_BYTES;
   const endpointBytes = (provider?.endpoints.length ?? 0) * ENDPOINT_BYTES;
-  const most = toConfigHeap(heapBytes);
+  const hasWorkers = limit !== undefined && workers > 1;
+  const room = hasWorkers ? toFreeBytes(limit * limits.memoryShed, workers) / workers / 2 : Number.POSITIVE_INFINITY;
+  const most = Math.min(toConfigHeap(heapBytes), Math.max(MIN_CONFIG_BYTES, room));
   if (routeBytes + endpointBytes <= most) return [];
   const isRoutes = routeBytes > endpointBytes;
+  const raise = `raise the memory limit${hasWorkers ? ' or lower workers' : ''} (docs/sizing.md)`;
   return [
     error(
       isRoutes ? ['routes'] : ['provider', 'endpoints'],
-      `${routes.length} routes and ${provider?.endpoints.length ?? 0} endpoints need ${toMebibytes(routeBytes + endpointBytes)}, and the heap of this process has ${toMebibytes(most)} for a config`,
-      isRoutes
-        ? 'raise the memory limit (docs/sizing.md), or distribute the routes over several deployments'
-        : 'raise the memory limit (docs/sizing.md), or create the endpoints with the API',
+      `${routes.length} routes and ${provider?.endpoints.length ?? 0} endpoints need ${toMebibytes(routeBytes + endpointBytes)}, and ${hasWorkers ? `each of ${workers} workers` : 'the heap of this process'} has ${toMebibytes(most)} for a config`,
+      isRoutes ? `${raise}, or distribute the routes over several deployments` : `${raise}, or create the endpoints with the API`,
     ),
   ];
 }

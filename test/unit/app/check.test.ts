@@ -150,6 +150,22 @@ describe('an error is reported', () => {
     ]);
   });
 
+  test('for more routes than the memory limit allows in two configs of each worker', () => {
+    const findIn = (mebibytes: number, routes: number, workers: number) =>
+      findOversize({ ...parseMany(routes, 0), workers }, toMemoryBudget({}, mebibytes * MIB), 144 * MIB).filter(
+        ({ severity }) => severity === 'error',
+      );
+    expect([findIn(288, 384, 4), findIn(288, 1_000, 1), findIn(96, 38, 4)]).toEqual([[], [], []]);
+    expect(findIn(288, 386, 4)).toEqual([
+      {
+        severity: 'error',
+        path: ['routes'],
+        message: '386 routes and 0 endpoints need 9.8Mi, and each of 4 workers has 9.8Mi for a config',
+        hint: 'raise the memory limit or lower workers (docs/sizing.md), or distribute the routes over several deployments',
+      },
+    ]);
+  });
+
   test('for more endpoints than two configs in the heap may have', () => {
     expect(findWith(32, 2, 400)).toEqual([]);
     expect(findWith(32, 2, 420)).toMatchObject([
