@@ -171,16 +171,24 @@ function readLimits(): string {
   }
 }
 
-/** A warning with the figures if the limit is too low; undefined if it suffices, is unlimited or not known. */
-export function findOpenFilesProblem({ limits, proxy, authz, provider }: Config, processLimits: string): string | undefined {
+/**
+ * A warning with the figures if the limit is too low; undefined if it suffices, is unlimited or not known. The config is that of the first worker:
+ * each has such a share of the limits.
+ */
+export function findOpenFilesProblem(
+  { limits, workers, proxy, authz, provider }: Config,
+  processLimits: string,
+): string | undefined {
   const limit = Number(SOFT_LIMIT.exec(processLimits)?.[1] ?? Number.NaN);
-  const { maxConnections, maxInFlight } = limits;
+  const { maxConnections, maxInFlight, maxUpgraded } = limits;
   const ports = 1 + Number(proxy !== undefined) + Number(authz !== undefined);
-  const connections = ports * maxConnections + (provider === undefined ? 0 : PROVIDER_CONNECTIONS);
-  const needed = connections + maxInFlight + OTHER_FILES;
+  const connections = workers * ports * maxConnections + (provider === undefined ? 0 : PROVIDER_CONNECTIONS);
+  // Long responses hold no slot, as upgraded connections.
+  const toApps = workers * (2 * maxInFlight + maxUpgraded);
+  const needed = connections + toApps + OTHER_FILES;
   if (!(limit < needed)) return undefined;
   return (
-    `the limit of open files is ${limit}, but the config needs up to ${needed}: ${connections} for connections of clients, ${maxInFlight} for ` +
+    `the limit of open files is ${limit}, but the config needs up to ${needed}: ${connections} for connections of clients, ${toApps} for ` +
     `connections to apps, ${OTHER_FILES} for others; clients can take all of them. Raise the limit (ulimit -n), or lower limits.maxConnections`
   );
 }

@@ -12,7 +12,8 @@ const toLimits = (soft: string): string =>
   `Limit                     Soft Limit           Hard Limit           Units\nMax open files            ${soft.padEnd(20)} 20000                files\n`;
 const toConfig = (more: object = {}): Config =>
   ({
-    limits: { maxConnections: 1_000, maxInFlight: 100 },
+    limits: { maxConnections: 1_000, maxInFlight: 100, maxUpgraded: 500 },
+    workers: 1,
     proxy: undefined,
     authz: undefined,
     provider: undefined,
@@ -20,10 +21,11 @@ const toConfig = (more: object = {}): Config =>
   }) as Config;
 
 test.each([
-  ['1227', {}, 'is 1227, but the config needs up to 1228: 1000 for connections of clients, 100 for'],
-  ['1228', {}, undefined],
-  ['2227', { authz: {} }, 'needs up to 2228: 2000 for'],
-  ['2251', { provider: {} }, 'needs up to 2252: 2024 for'],
+  ['1827', {}, 'is 1827, but the config needs up to 1828: 1000 for connections of clients, 700 for'],
+  ['1828', {}, undefined],
+  ['2827', { authz: {} }, 'needs up to 2828: 2000 for'],
+  ['2851', { provider: {} }, 'needs up to 2852: 2024 for'],
+  ['3527', { workers: 2 }, 'needs up to 3528: 2000 for connections of clients, 1400 for'],
   ['unlimited', {}, undefined],
 ])('with a limit of %s and %j', (soft, more, expected) => {
   const problem = findOpenFilesProblem(toConfig(more), toLimits(soft));
