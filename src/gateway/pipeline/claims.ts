@@ -333,6 +333,7 @@ export class Settlements {
   #inProgress = 0;
   #retryDelay = MIN_RETRY_MS;
   #timer: CancelTimer | undefined;
+  /** Of the drains. */
   #onIdle: (() => void)[] = [];
 
   constructor(
@@ -386,6 +387,8 @@ export class Settlements {
     this.#inProgress--;
     // The store is back.
     if (this.#retryDelay > MIN_RETRY_MS && this.#timer !== undefined) this.#retryAfter(MIN_RETRY_MS);
+    // A drain has little time: the next ones follow as soon as these are written.
+    if (this.#onIdle.length > 0 && this.#inProgress === 0 && this.#waiting.length > 0) this.#retryNow();
     this.#retryDelay = MIN_RETRY_MS;
     const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
     this.#events.onOutcome(held ? outcome : 'fenced', settlement);

@@ -141,6 +141,18 @@ describe('draining', () => {
     expect(outcomes).toEqual(['confirmed']);
   });
 
+  test('settles all that wait at once, if the store is back', async () => {
+    const { clock, settlements, outcomes, lost, setDown } = start();
+    setDown(true);
+    for (let i = 0; i < 5_000; i++) settlements.settle({ ...CONFIRM, key: `k${i}` });
+    await settle();
+    setDown(false);
+    const drained = settlements.drain(1_000);
+    await clock.advance(1_000);
+    await drained;
+    expect([outcomes.filter((outcome) => outcome === 'confirmed').length, lost]).toEqual([5_000, []]);
+  });
+
   test('ends after its time, and names the lost ones', async () => {
     const { clock, settlements, lost, setDown } = start();
     setDown(true);
