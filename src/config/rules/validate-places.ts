@@ -4,7 +4,7 @@ import { parseJsonPath } from '../../core/json-path.ts';
 import { error, type Path, type Problem, warning } from '../../core/problem.ts';
 import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
-import { coversBody, isFieldPiece, signsSortedForm } from '../../verify/schemes/coverage.ts';
+import { coversBody, coversQuery, isFieldPiece, signsSortedForm } from '../../verify/schemes/coverage.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription, TimestampUnit } from '../../verify/schemes/description.ts';
 import { toPieceTitle } from '../../verify/schemes/layout.ts';
 import type { DedupConfig, WebhookConfig } from '../schema/config.ts';
@@ -67,6 +67,15 @@ export function* checkDescription(description: SchemeDescription, path: Path): I
       [...path, 'signature', 'encoding'],
       'encoding: text and algorithm: token require each other',
       'encoding: text, with algorithm: token',
+    );
+  const { secret, contentDigestParameter } = description;
+  if (isToken && (secret.encoding !== 'utf8' || secret.digest !== undefined))
+    yield error([...path, 'secret'], 'a token is compared with the secret as it is', 'remove encoding and digest');
+  if (contentDigestParameter !== undefined && !coversQuery(description))
+    yield error(
+      [...path, 'contentDigestParameter'],
+      'the URL is not signed, so anyone could write the digest of another body into it',
+      'signed: [url, form]',
     );
   if (isToken && signed.length > 0) yield error([...path, 'signed'], 'a token does not sign anything', 'signed: []');
   if (!isToken && description.jwt === undefined && !coversContent(description))

@@ -337,7 +337,10 @@ export const customScheme = z
       .describe('Query parameter with the hex SHA-256 of the body, used instead of the `form` part.'),
     decodedInUrl: z
       .string()
-      .regex(/^[!-/:-@[-`{-~]{1,32}$/, 'must be up to 32 punctuation marks')
+      .regex(
+        /^[!"$'-*,-/:;<>?@[-`{-~]{1,32}$/,
+        'must be up to 32 punctuation marks without & = + % and #, which change what a URL means',
+      )
       .optional()
       .describe('Characters whose percent-encoding in the URL is decoded before signing.'),
   })

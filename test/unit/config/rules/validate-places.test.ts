@@ -194,6 +194,26 @@ describe('a custom scheme is rejected', () => {
       /only a value in JSON has a type/,
     ],
     ['with a type of a header', { signature: HEADER, signed: [{ header: 'A', type: 'integer' }, 'body'] }, /type/],
+    ...[...'&=+%#'].map((mark): [string, object, RegExp] => [
+      `with a decoded ${mark}`,
+      { signature: HEADER, signed: ['url', { text: ' ' }, 'body'], decodedInUrl: `/${mark}` },
+      /must be up to 32 punctuation marks without/,
+    ]),
+    [
+      'with a digest in a URL that is not signed',
+      { signature: HEADER, signed: ['timestamp', 'form'], timestamp: { header: 'X-Time' }, contentDigestParameter: 'sha' },
+      /contentDigestParameter: the URL is not signed/,
+    ],
+    [
+      'with a token that is decoded',
+      {
+        signature: { ...HEADER, encoding: 'text', forms: [{ algorithm: 'token' }] },
+        signed: [],
+        id: { json: '$.id' },
+        secret: { encoding: 'hex' },
+      },
+      /secret: a token is compared with the secret as it is/,
+    ],
     [
       'with parts that it does not have',
       { signature: HEADER, signed: [{ signaturePart: 0 }, 'body'], separator: '.' },
