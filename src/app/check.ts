@@ -169,7 +169,7 @@ const MIB = 1024 * 1024;
 const MIN_PROVIDER_BYTES = 192 * MIB;
 /** The heap of each while it is in use: 35, 14 and 10 KiB were measured. */
 export const [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES] = [36 * 1024, 16 * 1024, 10 * 1024];
-/** A config of this size is accepted whatever the memory limit is. */
+/** A config of this size is accepted with any memory limit. */
 const MIN_CONFIG_BYTES = MIB;
 /** As often, a delivery of an inbox and an event of the API are in memory while they are stored; measured. */
 const [DELIVERY_COPIES, EVENT_COPIES, POSTGRES_COPIES] = [4, 8, 9];

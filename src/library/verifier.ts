@@ -130,7 +130,9 @@ function toCallbacks(options: VerifierOptions) {
   return {
     onStoreError: toCallback((error: unknown) => options.onStoreError?.(error)),
     onRejected: toCallback((rejected: Omit<RejectedDelivery, 'response'>) => options.onRejected?.(rejected)),
-    onOfferedToken: toCallback((token: string) => (typeof handshake === 'object' ? handshake.onOfferedToken?.(token) : undefined)),
+    onOfferedToken: toCallback((token: string) =>
+      typeof handshake === 'object' ? handshake.onOfferedToken?.(token) : undefined,
+    ),
   };
 }
 

@@ -7,7 +7,7 @@ import { type Fault, type Path, type Problem, under, unwrap, warning } from '../
 import { Secret, type SecretRead, toSecret } from '../../core/secret.ts';
 import { findTlsProblems, type TlsSettings } from '../../http/server/tls.ts';
 import type { ListenTlsConfig, SecretSource, UserSourceConfig } from '../schema/config.ts';
-import { MAX_SECRET_BYTES, readPem, requireCas, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
+import { MAX_SECRET_BYTES, readPem, readRegularFile, requireCas, toUnread, UnusableFile } from './bounded-read.ts';
 import { findFake, listFakes } from './fake-sources.ts';
 
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */

@@ -167,7 +167,7 @@ async function toHash(path: string): Promise<string> {
   }
 }
 
-/** One that is no file, such as lost+found, or cannot be read, must not hide a change of the others. */
+/** An entry such as lost+found, or a file that cannot be read, must not hide a change of the others. */
 async function addEntry(hash: Hash, file: string): Promise<void> {
   try {
     await addFile(hash, file);

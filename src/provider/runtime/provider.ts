@@ -339,7 +339,7 @@ export class Provider {
           if (!this.#isStopped) this.#run(id, cancelRemoved(id, { ...parts, registry: this.#stored }));
         });
       } else if (this.#isOpen && endpoint.source !== was.source && toIdentity(endpoint) !== toIdentity(was))
-        // What was accepted for the endpoint of the API is not for that of the config, and the other way round.
+        // Events for the endpoint of the API are not for that of the config, and the other way round.
         this.#run(id, cancelWaiting(id, parts, this.#queue.clock.now() + 1));
       else if (this.#isOpen && endpoint.schedule.join() !== was.schedule.join()) rescheduled.push(id);
     }

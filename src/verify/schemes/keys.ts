@@ -158,7 +158,7 @@ function problem(text: string, hint: string): KeyFault {
   return { problem: text, hint };
 }
 
-/** Whatever its encoding is said to be: everyone knows a public key, so it must never become a secret. */
+/** With any encoding: everyone knows a public key, so it must never become a secret. */
 function isPublicText(text: string, { prefix, privatePrefix }: PublicKeyDescription): boolean {
   return (
     [prefix, privatePrefix].some((start) => start !== undefined && text.startsWith(start)) || PEM.test(text) || isPublicJwk(text)

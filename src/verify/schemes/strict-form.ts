@@ -81,7 +81,7 @@ export function parseStrictQuery(query: string): StrictForm {
   return parsePairs(query);
 }
 
-/** What is wrong with an ambiguous field. */
+/** The problem of an ambiguous field. */
 export const AMBIGUOUS = 'is repeated, or has a name that apps may take for this one';
 
 /** Finds a field; 'ambiguous' if an app may find several, or one of another name. Undefined only if no app finds one. */
@@ -259,7 +259,7 @@ const DIGITS = Uint8Array.from({ length: 0x100 }, (_, code) => {
 /**
  * The parameters of a form body as Twilio signs them: sorted by name, each name followed by its value. A repeated name is followed by each of its distinct values, sorted. Everything is handled as bytes (latin1 strings here): a UTF-8
  * decoder replaces all invalid bytes with the same character, so many bodies would share one signature.
- * Returns undefined for more than MAX_PARAMETERS, before decoding any, and for what is not a form: with a text of theirs in a
+ * Returns undefined for more than MAX_PARAMETERS, before decoding any, and for what is not a form: with their text in a
  * form, an attacker could write its signed text as JSON.
  */
 export function toFormText(body: Buffer): Buffer | undefined {
