@@ -1,6 +1,8 @@
 /** Redirects probes of an app on loopback to the sidecar, because the kubelet connects from outside the pod. */
 
-import { lastingContainersOf, type PlacedContainer, tcpPortsOf } from './app.ts';
+import * as z from 'zod';
+import { parseJson } from '../../core/json-path.ts';
+import { type App, lastingContainersOf, type PlacedContainer, tcpPortsOf } from './app.ts';
 import { hasForm, PORT_NUMBER } from './kubernetes-values.ts';
 import { DOMAIN } from './names.ts';
 import type { Findings } from './outcome.ts';
@@ -19,19 +21,40 @@ const MAX_PROBES_LENGTH = 32_768;
 
 type ProbeHeaders = readonly { readonly name: string; readonly value: string }[];
 
-/** Where Istio redirects probes and hooks of a container. */
+/** Where Istio redirects probes and hooks of a container, and the variable of its proxy with the original of each such path. */
 const MESH_PATH = /^\/app-(?:health|lifecycle)\/[^/?]+\/[a-z]+$/;
+const MESH_VARIABLE = 'ISTIO_KUBE_APP_PROBERS';
 
 /** Denies probes and hooks of the app that the proxy of a mesh relays to the port that the app had before: now the sidecar has it. */
-export function denyRelayed({ plan: { app }, findings }: Work): void {
+export function denyRelayed({ pod, plan: { app, interception }, findings }: Work): void {
   const own = new Set([app.port, ...tcpPortsOf(app.container).map(({ number }) => number)]);
   for (const { kind, request, port } of handlersOf(app)) {
-    if ((port !== undefined && own.has(port)) || !MESH_PATH.test(textAt(request, 'path') ?? '')) continue;
-    findings.deny(
-      'probe_unreachable',
-      `a mesh rewrote the ${kind} of the container ${app.name}, and its proxy would send it to the sidecar: with Istio, set sidecar.istio.io/rewriteAppHTTPProbers: "false" on the pod, or use interception mode service or rename`,
-    );
+    const path = textAt(request, 'path') ?? '';
+    if ((port !== undefined && own.has(port)) || !MESH_PATH.test(path)) continue;
+    const place = `a mesh rewrote the ${kind} of the container ${app.name}`;
+    const relayed = findRelayedPort(pod, app, path);
+    if (relayed === app.port || (relayed === undefined && own.size === 1))
+      findings.deny(
+        'probe_unreachable',
+        `${place}, and its proxy would send it to the sidecar: with Istio, set sidecar.istio.io/rewriteAppHTTPProbers: "false" on the pod, or use interception mode service or rename`,
+      );
+    else if (relayed === undefined || interception.mode === 'same-port')
+      findings.warn(`${place}: its port (${relayed ?? `which must not be ${app.port}`}) must stay open on the pod's address`);
   }
+}
+
+/** The port of a probe or hook before Istio redirected it to that path. */
+function findRelayedPort(pod: Raw, app: App, path: string): number | undefined {
+  const variables = lastingContainersOf(pod).flatMap(({ container }) => listAt(container, 'env'));
+  const value = textAt(
+    variables.find((variable) => textAt(variable, 'name') === MESH_VARIABLE),
+    'value',
+  );
+  const original = objectAt(parseJson(value ?? '', z.unknown()), path);
+  return resolvePort(
+    app.container,
+    ACTIONS.map((action) => objectAt(original, action)['port']).find((port) => port !== undefined),
+  );
 }
 
 /** Redirects probes to the sidecar, and denies hooks. Returns the `--app-probe` values, ordered by kind. */

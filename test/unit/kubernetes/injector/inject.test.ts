@@ -263,6 +263,44 @@ describe('a probe that Istio redirected to its proxy', () => {
     },
   );
 
+  const livez = (original: object) => JSON.stringify({ '/app-health/web/livez': original });
+  const health = livez({ httpGet: { path: '/', port: 9000, scheme: 'HTTP' }, timeoutSeconds: 1 });
+  const open = /^a mesh rewrote the livez of the container web: its port \(9000\) must stay open on the pod's address/;
+  const unknown = /^a mesh rewrote the livez of the container web: its port \(which must not be 8080\) must stay open/;
+
+  test.each<[string, string, string | undefined, boolean, RegExp | 'denied' | undefined]>([
+    ["of the app's port", 'env', livez({ httpGet: { path: '/', port: 8080 } }), true, 'denied'],
+    ["of the name of the app's port", 'env', livez({ httpGet: { path: '/', port: 'http' } }), true, 'denied'],
+    ["by TCP of the app's port", 'same-port', livez({ tcpSocket: { port: 8080 } }), true, 'denied'],
+    ["by gRPC of the app's port", 'same-port', livez({ grpc: { port: 8080, service: '' } }), true, 'denied'],
+    ['of another port', 'same-port', health, true, open],
+    ['of another port', 'env', health, true, undefined],
+    ['of another port that is not declared', 'env', health, false, undefined],
+    ['of a port that is not known', 'same-port', undefined, true, unknown],
+    ['of a port that is not known', 'env', undefined, true, unknown],
+    ['of which the variable says nothing', 'env', '{}', true, unknown],
+    ['of which the variable is no JSON', 'env', '{', true, unknown],
+    ['of which the variable says nothing, in an app with one port', 'env', '{}', false, 'denied'],
+  ])('and that is %s has the outcome that belongs to it with interception %s', (_, mode, value, hasHealth, expected) => {
+    const [web, proxy] = asked(15_020, '/app-health/web/livez').containers;
+    const ports = [...WEB.ports, ...(hasHealth ? [{ name: 'health', containerPort: 9000 }] : [])];
+    const env = [{ name: 'A' }, ...(value === undefined ? [] : [{ name: 'ISTIO_KUBE_APP_PROBERS', value }])];
+    const annotations = {
+      ...{ 'sidegate.dev/interception': mode, 'sidegate.dev/app-container': 'web', 'sidegate.dev/app-port': '8080' },
+    };
+    const run = () =>
+      inject(annotations, {
+        containers: [
+          { ...web, ports },
+          { ...proxy, env },
+        ],
+      });
+    if (expected === 'denied') return expect(run).toThrow(message);
+    const warnings = run().warnings.filter((text) => text.includes('mesh'));
+    expect(warnings).toEqual(expected === undefined ? [] : [expect.stringMatching(expected)]);
+    for (const each of warnings) expect(`sidegate: ${each}`.length).toBeLessThanOrEqual(256);
+  });
+
   test.each(['service', 'rename'])('is accepted with interception %s, where the app keeps its port', (mode) => {
     const annotations = { 'sidegate.dev/interception': mode, 'sidegate.dev/app-container': 'web' };
     expect(inject(annotations, asked(15_020, '/app-health/web/livez')).outcome).toBe('injected');
