@@ -240,7 +240,7 @@ function renamePort(work: Work): readonly string[] {
   }
   warnOfHostPort(work);
   for (const other of tcpPortsOf(container))
-    if (other.number === declared.number && other.index !== declared.index)
+    if (other.number === declared.number && other.index !== declared.index && other.name !== undefined)
       findings.warn(
         `port ${other.number} of the container ${name} also has the name ${other.name}, which still refers to the app: a Service that targets it bypasses the sidecar`,
       );

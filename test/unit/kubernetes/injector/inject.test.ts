@@ -308,7 +308,7 @@ describe('a probe that Istio redirected to its proxy', () => {
 });
 
 test('rename warns of a second name of the port, which still refers to the app', () => {
-  const containers = [{ ...WEB, ports: [...WEB.ports, { name: 'web', containerPort: 8080 }] }];
+  const containers = [{ ...WEB, ports: [...WEB.ports, { name: 'web', containerPort: 8080 }, { containerPort: 8080 }] }];
   const { warnings } = inject({ 'sidegate.dev/interception': 'rename', 'sidegate.dev/app-port': 'http' }, { containers });
   expect(warnings).toEqual([expect.stringMatching(/^port 8080 of the container web also has the name web, which still refers/)]);
 });
