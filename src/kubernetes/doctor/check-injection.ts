@@ -71,11 +71,12 @@ function checkUnprotected(workload: Workload, facts: Facts): Finding[] {
     );
   }
   if (without.length > 0) {
+    const denial = findDenial(without);
     found.push(
       finding(
         'no-sidecar',
-        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}${toAge(without, facts)}${toDenial(without)}`,
-        toFix(workload, without),
+        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}${toAge(without, facts)}${denial === undefined ? '' : `: ${denial}`}`,
+        toFix(workload, without, facts, denial),
       ),
     );
   }
@@ -100,19 +101,23 @@ function toAge(without: readonly Pod[], { policies }: Facts): string {
 }
 
 /** Why the API server's own policy did not inject it. */
-function toDenial(without: readonly Pod[]): string {
-  const [denial] = without.flatMap(({ metadata }) => metadata.annotations?.[DENIED_ANNOTATION] ?? []);
-  return denial === undefined ? '' : `: ${denial.slice(0, MAX_DENIAL_LENGTH)}`;
+function findDenial(without: readonly Pod[]): string | undefined {
+  return without.flatMap(({ metadata }) => metadata.annotations?.[DENIED_ANNOTATION] ?? [])[0]?.slice(0, MAX_DENIAL_LENGTH);
 }
 
-function toFix(workload: Workload, without: readonly Pod[]): string {
+function toFix(workload: Workload, without: readonly Pod[], facts: Facts, denial: string | undefined): string {
   const { template } = workload;
   const asks =
     template === undefined ? without.every((pod) => injectLabelOf(pod) === 'true') : injectLabelOf(template) === 'true';
   if (template !== undefined && isProtected(template)) return restartOf(workload);
   if (asks && workload.failure !== undefined) return 'let new pods be created: see pods-missing';
-  if (asks && toDenial(without) !== '') return `change the pod template as the message says, then ${restartOf(workload)}`;
-  if (asks) return `make sure that the injector is ready, then ${restartOf(workload)}`;
+  if (asks && denial !== undefined) return `change the pod template as the message says, then ${restartOf(workload)}`;
+  const [policy] = itemsOf(facts.mutatingPolicies);
+  const injecting =
+    policy === undefined
+      ? 'the injector is ready'
+      : `the policy ${policy.metadata.name} has a binding for the namespace ${workload.namespace}`;
+  if (asks) return `make sure that ${injecting}, then ${restartOf(workload)}`;
   return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
 }
 

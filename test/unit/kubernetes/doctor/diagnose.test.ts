@@ -291,11 +291,19 @@ describe('the sidecar', () => {
   });
 
   test('is missing because of what the policy of the API server wrote on the pod', () => {
-    const denied: Json = makeBare('a', template, OWNER);
+    const denied: Json = structuredClone(makeBare('a', template, OWNER));
     denied.metadata.annotations['sidegate.dev/denied'] = 'the pod uses hostNetwork; remove hostNetwork';
     const { messageOf, fixOf } = examine({ pods: [makeBare('b', template, OWNER), denied] });
     expect(messageOf('no-sidecar')).toMatch(/ requests it: the pod uses hostNetwork; remove hostNetwork$/);
     expect(fixOf('no-sidecar')).toMatch(/^change the pod template as the message says, then kubectl -n shop rollout restart/);
+  });
+
+  test('is missing in a cluster whose API server injects by a policy', () => {
+    const pods = [makeBare('a', template, OWNER)];
+    const { fixOf } = examine({ pods, webhooks: [], mutatingPolicies: [{ metadata: { name: 'sidegate-inject' } }] });
+    expect(fixOf('no-sidecar')).toBe(
+      'make sure that the policy sidegate-inject has a binding for the namespace shop, then kubectl -n shop rollout restart deployment/web',
+    );
   });
 
   const plain = { ...template, metadata: { labels: { app: 'web' } } };
