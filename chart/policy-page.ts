@@ -67,10 +67,8 @@ const add = (path: string, value: string): string => `JSONPatch{op: 'add', path:
 const at = (...path: readonly string[]): string => celText(toPointer(path));
 
 function toGrace(): string {
-  const [written, longest] = ['object.spec.?terminationGracePeriodSeconds.orValue(30)', LONGEST_GRACE_SECONDS];
-  const grace = `(${written} < 0 ? 1 : ${written})`;
-  const extended = `${grace} + variables.preStop`;
-  return `variables.preStop < ${longest} && ${extended} > ${longest} ? (${grace} > ${longest} ? ${grace} : ${longest}) : ${extended}`;
+  const [longest, extended] = [LONGEST_GRACE_SECONDS, 'variables.grace + variables.preStop'];
+  return `variables.preStop < ${longest} && ${extended} > ${longest} ? (variables.grace > ${longest} ? variables.grace : ${longest}) : ${extended}`;
 }
 
 /** The parts of the patch, each a list of operations; the sidecar comes last, because it moves the init containers. */

@@ -85,6 +85,11 @@ function toSettingVariables(): PolicyVariable[] {
       name: 'preStop',
       expression: `!${matches('variables.preStopText', WHOLE_SECONDS.pattern)} ? 0 : variables.preStopText.endsWith('m') ? int(variables.preStopText.replace('m', '')) * 60 : int(variables.preStopText.replace('s', ''))`,
     },
+    {
+      name: 'grace',
+      expression:
+        'object.spec.?terminationGracePeriodSeconds.orValue(30) < 0 ? 1 : object.spec.?terminationGracePeriodSeconds.orValue(30)',
+    },
     { name: 'queueVolume', expression: annotation('queueVolume', "''") },
     { name: 'secretList', expression: toList(annotation('secrets', "''")) },
     { name: 'secrets', expression: distinct('variables.secretList') },
