@@ -3,7 +3,7 @@
 import { trimEnd } from '../../core/text.ts';
 import { containersOf, findApp, lastingContainersOf, tcpPortsOf, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
 import { denyRelayed, handlersOf, rewriteProbes } from './app-probes.ts';
-import { APP_PORT_MODES, type InterceptionMode, MAX_NAME_LENGTH } from './kubernetes-values.ts';
+import { APP_PORT_MODES, addQuantities, type InterceptionMode, MAX_NAME_LENGTH } from './kubernetes-values.ts';
 import { CONTAINER, DOMAIN, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import { findTaken, type IsOfApp, type TakenResource } from './other-containers.ts';
 import { type DenyReason, Findings, type InjectContext, type Injection } from './outcome.ts';
@@ -293,14 +293,6 @@ function setVariable({ plan: { app }, patch, findings }: Work, name: string, val
 
 // Adds the sidecar's resources to those of the pod, if it has some for all of its containers together.
 
-/** A Kubernetes quantity: a decimal number with a suffix or an exponent. */
-const QUANTITY = /^\+?([0-9]{1,18})?(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]\+?([0-9]{1,2}))?$/;
-const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
-const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
-const FRACTION_DIGITS = 9;
-const NANO = 10n ** 9n;
-const MEBIBYTE = 1n << 20n;
-
 /** Adds the sidecar's requests and limits to those that the pod sets for all of its containers; the others stay unset. */
 function raiseResources({ pod, plan, patch, findings }: Work): void {
   const resources = objectAt(objectAt(pod, 'spec'), 'resources');
@@ -318,30 +310,6 @@ function raiseResources({ pod, plan, patch, findings }: Work): void {
     if (sum === undefined) findings.deny('malformed', `not a valid pod: spec.resources.${list}.${kind} is not a quantity`);
     else patch.set(['spec', 'resources', list], current, kind, sum);
   }
-}
-
-/** The sum of two quantities, rounded up to what Kubernetes counts: millicores or bytes. Undefined if one is not a quantity. */
-export function addQuantities(one: string, other: string, kind: 'cpu' | 'memory'): string | undefined {
-  const [first, second] = [toNanos(one), toNanos(other)];
-  if (first === undefined || second === undefined) return undefined;
-  const sum = first + second;
-  if (kind === 'cpu') return `${roundUp(sum, NANO / 1000n)}m`;
-  const bytes = roundUp(sum, NANO);
-  return bytes % MEBIBYTE === 0n ? `${bytes / MEBIBYTE}Mi` : String(bytes);
-}
-
-function toNanos(text: string): bigint | undefined {
-  const [match, whole = '', fraction = '', suffix = '', exponent = '0'] = QUANTITY.exec(text) ?? [];
-  if (match === undefined || whole + fraction === '') return undefined;
-  const digits = BigInt(`${whole}${fraction.padEnd(FRACTION_DIGITS, '0')}`);
-  const binary = BINARY_SUFFIXES.indexOf(suffix);
-  if (binary > 0) return digits << BigInt(10 * binary);
-  const power = DECIMAL_SUFFIXES.indexOf(suffix) - DECIMAL_SUFFIXES.indexOf('');
-  return power < 0 ? roundUp(digits, 1000n ** BigInt(-power)) : digits * 1000n ** BigInt(power) * 10n ** BigInt(exponent);
-}
-
-function roundUp(value: bigint, unit: bigint): bigint {
-  return (value + unit - 1n) / unit;
 }
 
 // Denies pods that cannot be protected, or that already use names or ports of the sidecar.

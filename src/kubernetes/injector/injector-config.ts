@@ -15,12 +15,12 @@ import {
   hasForm,
   IMAGE,
   INTERCEPTION,
+  isAbove,
   MEMORY,
   OBJECT_NAME,
   PROGRAM_FOLDERS,
   PROGRAM_VARIABLES,
   type SidecarMode,
-  toAmount,
   toInterception,
   toWholeSeconds,
   type ValueForm,
@@ -300,7 +300,7 @@ function findTooSmallLimits({ resources: { requests, limits } }: SidecarDefaults
   const found: Problem[] = [];
   for (const kind of ['cpu', 'memory'] as const) {
     const [request, limit] = [requests[kind], limits[kind]];
-    if (limit !== undefined && toAmount(request) > toAmount(limit))
+    if (limit !== undefined && isAbove(request, limit))
       found.push(
         error(
           ['sidecar', 'resources', 'requests', kind],

@@ -167,10 +167,41 @@ export function toNames(text: string): readonly string[] {
   return [...new Set(text.split(',').map((name) => name.trim()))];
 }
 
-const UNITS: Readonly<Record<string, number>> = { m: 1e-3, '': 1, M: 1e6, G: 1e9, Mi: 1024 ** 2, Gi: 1024 ** 3 };
+/** A Kubernetes quantity: a decimal number with a suffix or an exponent. */
+const QUANTITY = /^\+?([0-9]{1,18})?(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]\+?([0-9]{1,2}))?$/;
+const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
+const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
+const FRACTION_DIGITS = 9;
+const NANO = 10n ** 9n;
+const MEBIBYTE = 1n << 20n;
 
-/** Cores or bytes; parses text that has the format CPU or MEMORY. */
-export function toAmount(text: string): number {
-  const [, number = '', unit = ''] = /^([0-9.]+)([A-Za-z]*)$/.exec(text) ?? [];
-  return Number(number) * (UNITS[unit] ?? Number.NaN);
+/** Whether a quantity is above another; false if one is not a quantity. */
+export function isAbove(one: string, other: string): boolean {
+  const [first, second] = [toNanos(one), toNanos(other)];
+  return first !== undefined && second !== undefined && first > second;
+}
+
+/** The sum of two quantities, rounded up to what Kubernetes counts: millicores or bytes. Undefined if one is not a quantity. */
+export function addQuantities(one: string, other: string, kind: 'cpu' | 'memory'): string | undefined {
+  const [first, second] = [toNanos(one), toNanos(other)];
+  if (first === undefined || second === undefined) return undefined;
+  const sum = first + second;
+  if (kind === 'cpu') return `${roundUp(sum, NANO / 1000n)}m`;
+  const bytes = roundUp(sum, NANO);
+  return bytes % MEBIBYTE === 0n ? `${bytes / MEBIBYTE}Mi` : String(bytes);
+}
+
+/** Billionths of a core or of a byte; undefined if the text is not a quantity. */
+export function toNanos(text: string): bigint | undefined {
+  const [match, whole = '', fraction = '', suffix = '', exponent = '0'] = QUANTITY.exec(text) ?? [];
+  if (match === undefined || whole + fraction === '') return undefined;
+  const digits = BigInt(`${whole}${fraction.padEnd(FRACTION_DIGITS, '0')}`);
+  const binary = BINARY_SUFFIXES.indexOf(suffix);
+  if (binary > 0) return digits << BigInt(10 * binary);
+  const power = DECIMAL_SUFFIXES.indexOf(suffix) - DECIMAL_SUFFIXES.indexOf('');
+  return power < 0 ? roundUp(digits, 1000n ** BigInt(-power)) : digits * 1000n ** BigInt(power) * 10n ** BigInt(exponent);
+}
+
+function roundUp(value: bigint, unit: bigint): bigint {
+  return (value + unit - 1n) / unit;
 }

@@ -2,7 +2,7 @@
 
 import { type App, containersOf } from './app.ts';
 import type { SidecarDefaults } from './injector-config.ts';
-import { APP_PORT_MODES, type Interception, toAmount } from './kubernetes-values.ts';
+import { APP_PORT_MODES, type Interception, isAbove, toNanos } from './kubernetes-values.ts';
 import { DATA_PORT, DOMAIN } from './names.ts';
 import { type Findings, type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
@@ -138,7 +138,7 @@ function checkResources(plan: Plan, findings: Findings): void {
     ['memory', plan.memoryRequest, plan.memoryLimit],
   ] as const;
   for (const [kind, request, limit] of pairs)
-    if (limit !== undefined && toAmount(request) > toAmount(limit))
+    if (limit !== undefined && isAbove(request, limit))
       findings.deny(
         'invalid_setting',
         `the sidecar's ${kind} request ${request} is above its limit ${limit}: set ${DOMAIN}/${kind}-request and ${DOMAIN}/${kind}-limit`,
@@ -165,10 +165,7 @@ function warnOfQos(plan: Plan, { pod, findings }: PlanInput): void {
 /** A request that is not set is that of the limit. */
 function isGuaranteed(resources: Raw): boolean {
   const [requests, limits] = [objectAt(resources, 'requests'), objectAt(resources, 'limits')];
-  const amountOf = (from: Raw, kind: string): string | number => {
-    const amount = toAmount(String(from[kind]));
-    return Number.isNaN(amount) ? String(from[kind]) : amount;
-  };
+  const amountOf = (from: Raw, kind: string): string | bigint => toNanos(String(from[kind])) ?? String(from[kind]);
   return ['cpu', 'memory'].every(
     (kind) => has(limits, kind) && (!has(requests, kind) || amountOf(requests, kind) === amountOf(limits, kind)),
   );

@@ -1,7 +1,8 @@
 import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
-import { addQuantities, injectPod } from '../../../../src/kubernetes/injector/inject.ts';
+import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
+import { addQuantities } from '../../../../src/kubernetes/injector/kubernetes-values.ts';
 import { type Json, makeTemplate } from '../../../support/doctor.ts';
 
 const CONTEXT = {
@@ -61,6 +62,13 @@ describe('the QoS class', () => {
   test.each<[string, Json, Json, Json, readonly unknown[]]>([
     ['a pod that was Guaranteed', fixed, undefined, {}, [warning]],
     ['a pod whose requests default to its limits', { limits: fixed.limits }, undefined, {}, [warning]],
+    [
+      'a pod whose equal requests and limits have different units',
+      { requests: { cpu: '1', memory: '1Ti' }, limits: { cpu: '1e0', memory: '1024Gi' } },
+      undefined,
+      {},
+      [warning],
+    ],
     ['a pod that was Guaranteed as a whole', {}, fixed, {}, [warning]],
     ['a pod and a sidecar that are Guaranteed', fixed, undefined, same, []],
     ['a whole pod that stays Guaranteed', {}, fixed, { 'sidegate.dev/memory-limit': '96Mi' }, []],
