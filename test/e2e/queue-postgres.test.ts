@@ -645,11 +645,13 @@ test('a lane that another transaction locks is lost only once its lease is over,
   const schema = newSchema();
   let pause = 0;
   const renewals: (() => void)[] = [];
+  const polls: (() => void)[] = [];
   const clock: Clock = {
     ...systemClock,
     monotonic: () => systemClock.monotonic() + pause,
     every: (interval, action) => {
       if (interval === 10_000) renewals.push(action);
+      if (interval === 1_000) polls.push(action);
       return () => undefined;
     },
   };
@@ -667,11 +669,15 @@ test('a lane that another transaction locks is lost only once its lease is over,
   });
   const read = (column: string, name: string): string =>
     server.sql(`SELECT ${column} FROM "${schema}".lane WHERE name = '${name}'`);
-  /** Renews, until the lease of this lane is a later one. */
+  let waiting = 0;
+  /** Renews twice, until the lease of this lane is a later one. */
   const renew = async (name: string): Promise<void> => {
     const before = read('lease', name);
-    for (const each of renewals) each();
-    await until(() => read('lease', name) > before);
+    for (const each of [...renewals, ...renewals]) each();
+    await until(() => {
+      waiting = Math.max(waiting, Number(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")));
+      return read('lease', name) > before;
+    });
   };
   await queue.append([newEvent(['a', 'b'], { createdAt: now() })]);
   await until(() => running.size === 2);
@@ -681,11 +687,14 @@ test('a lane that another transaction locks is lost only once its lease is over,
     await client.query(`BEGIN; SELECT FROM "${schema}".lane WHERE name = 'a' FOR UPDATE`);
     pause = 20_000;
     await renew('b');
-    expect([...lost]).toEqual([]);
-    // Another lane is claimed, which ends all that could not be renewed.
+    // Renewals are one after the other.
+    expect([[...lost], waiting]).toEqual([[], 1]);
+    // The claim of another lane ends none, and a poll all that could not be renewed.
     pause = 40_000;
     await queue.append([newEvent(['c'], { createdAt: now() })]);
     await until(() => running.has('c'));
+    expect([...lost]).toEqual([]);
+    for (const each of polls) each();
     await until(() => lost.has('a'));
     await client.query('ROLLBACK');
     await renew('a');

@@ -90,7 +90,7 @@ class PostgresClient implements StoreClient {
   readonly #busy = new Set<string>();
   readonly #claims: Claim[] = [];
   #claimed = Promise.resolve();
-  /** The renewal under way; it never rejects. */
+  /** The latest renewal; it never rejects. */
   #renewing: Promise<void> = Promise.resolve();
   /** They go before other writes. */
   readonly #appends: Call[] = [];
@@ -125,11 +125,11 @@ class PostgresClient implements StoreClient {
   async start(): Promise<void> {
     const { clock } = this.#parts;
     await this.#readClock();
-    this.#renewing = this.#renew();
+    runDetached(this.#renew());
     this.#timers = [
       clock.every(POLL_MS, () => runDetached(this.#poll())),
       clock.every(RENEW_MS, () => {
-        this.#renewing = this.#renew();
+        runDetached(this.#renew());
         runDetached(this.#checkEndpoints());
       }),
     ];
@@ -167,8 +167,8 @@ class PostgresClient implements StoreClient {
   /** Never rejects. A lane that another transaction has locked is waited for by itself. */
   async #claimAll(claims: readonly Claim[], onLock: ' SKIP LOCKED' | ''): Promise<void> {
     const usedAt = this.#parts.clock.monotonic();
-    this.#endLeases();
     const names = claims.map(({ endpoint }) => endpoint);
+    this.#endLeases(names);
     const reject = (claim: Claim, thrown: unknown): void => {
       this.#noteEnd(claim.endpoint);
       claim.reject(thrown);
@@ -302,7 +302,7 @@ class PostgresClient implements StoreClient {
   }
 
   async #poll(): Promise<void> {
-    this.#endLeases();
+    this.#endLeases(this.#owned.keys());
     if (this.#isPolling) return;
     const { clock, events } = this.#parts;
     const begin = clock.monotonic();
@@ -351,8 +351,17 @@ class PostgresClient implements StoreClient {
     return now;
   }
 
+  /** Renewals are one after the other, as each gives back lanes that it does not know. Of those of the timer that wait, only the last one runs. */
+  #renew(since?: Milliseconds): Promise<void> {
+    const renewing: Promise<void> = this.#renewing.then(() =>
+      since === undefined && renewing !== this.#renewing ? undefined : this.#renewLanes(since),
+    );
+    this.#renewing = renewing;
+    return renewing;
+  }
+
   /** Renews the leases of lanes that are busy or were served since then, and gives the others back. */
-  async #renew(since?: Milliseconds): Promise<void> {
+  async #renewLanes(since: Milliseconds | undefined): Promise<void> {
     const begin = this.#parts.clock.monotonic();
     for (const [endpoint, { usedAt }] of this.#owned)
       if (!this.#busy.has(endpoint) && usedAt < (since ?? begin - RENEW_MS)) this.#owned.delete(endpoint);
@@ -383,10 +392,10 @@ class PostgresClient implements StoreClient {
     }
   }
 
-  /** Stops the lanes that could not be renewed for so long that others may have them: after a pause, or while the server does not answer. */
-  #endLeases(): void {
+  /** Stops those of the lanes that could not be renewed for so long that others may have them: after a pause, or while the server does not answer. */
+  #endLeases(names: Iterable<string>): void {
     const now = this.#parts.clock.monotonic();
-    this.#loseLeases([...this.#owned].flatMap(([name, { until }]) => (now > until ? [name] : [])));
+    for (const name of names) if (now > (this.#owned.get(name)?.until ?? now)) this.#loseLeases([name]);
   }
 
   #loseLeases(endpoints: readonly string[]): void {
