@@ -273,6 +273,25 @@ describe('a reload', () => {
     expect(Math.max(...counts)).toBe(1);
   });
 
+  test('applies a new default schedule to the other endpoints if it cannot be applied to one', async () => {
+    app.handler = (_request, response) => response.writeHead(503).end();
+    const [endpoint] = toProvider()['endpoints'] as [Sections];
+    const provider = toProvider({ endpoints: ['a', 'b', 'c'].map((name) => ({ ...endpoint, name })), schedule: ['1h'] });
+    const { writeConfig, gate: running, providerPort, logText } = await start(provider);
+    await postEvent(providerPort);
+    await until(() => app.received.length === 3);
+    const { postMessage } = Worker.prototype;
+    const posted = vi.spyOn(Worker.prototype, 'postMessage').mockImplementation(function (this: Worker, message, ...others) {
+      const operations = message.operations?.replace(/("endpoint":"b","delays":)[^\]]*\]/, '$1{}');
+      postMessage.call(this, operations === undefined ? message : { ...message, operations }, ...others);
+    });
+    onTestFinished(() => posted.mockRestore());
+    writeConfig({ provider: { ...provider, schedule: ['100ms', '2h'] } });
+    await running.reload();
+    await until(() => app.received.length === 5);
+    expect(logText()).toMatch(/"endpoint":"b".*"provider_failed"/);
+  });
+
   test('that removes an endpoint cancels what waits for it after a minute, unless a later config has it again', async () => {
     app.handler = (_request, response) => response.writeHead(500).end();
     const graces: (() => void)[] = [];

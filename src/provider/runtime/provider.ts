@@ -193,7 +193,7 @@ export class Provider {
       ...hooks,
       onDisabled: (endpoint, reason) => {
         hooks.onDisabled(endpoint, reason);
-        this.#run(endpoint.id, cancelWaiting(endpoint.id, { queue: this.#queue, clock: this.#parts.clock }));
+        runDetached(this.#run(endpoint.id, cancelWaiting(endpoint.id, { queue: this.#queue, clock: this.#parts.clock })));
       },
       onExhausted: (endpoint, delivery, reason) => {
         hooks.onExhausted(endpoint, delivery, reason);
@@ -203,13 +203,10 @@ export class Provider {
   }
 
   /** Work that can fail without harm: what is not canceled is skipped later, and what is not rescheduled keeps its time. */
-  #run(endpoint: string, work: Promise<void>): void {
-    const { logger } = this.#parts;
-    runDetached(
-      work.catch((thrown: unknown) => {
-        if (!this.#isStopped) logger.error('provider_failed', { endpoint, error: toErrorText(thrown) });
-      }),
-    );
+  async #run(endpoint: string, work: Promise<void>): Promise<void> {
+    await work.catch((thrown: unknown) => {
+      if (!this.#isStopped) this.#parts.logger.error('provider_failed', { endpoint, error: toErrorText(thrown) });
+    });
   }
 
   /** Events are taken where they are also accepted from the API. */
@@ -283,7 +280,7 @@ export class Provider {
     // Housekeeping reports an outage.
     const look = (): void => runDetached(this.#findInboxes().then(undefined, () => undefined));
     this.#cancelLook = clock.every(INBOX_INTERVAL_MS, look);
-    this.#run('', this.#reschedule());
+    runDetached(this.#run('', this.#reschedule()));
     this.#serve();
   }
 
@@ -294,7 +291,7 @@ export class Provider {
     const backlogs = changed === undefined ? await this.#queue.backlogs(all, clock.now()) : [];
     for (const id of changed ?? all.filter((_, i) => (backlogs[i]?.waiting ?? 0) > 0)) {
       const schedule = this.#isStopped ? undefined : this.#stored.get(id)?.schedule;
-      if (schedule !== undefined) await this.#queue.reschedule(id, schedule, clock.now());
+      if (schedule !== undefined) await this.#run(id, this.#queue.reschedule(id, schedule, clock.now()));
     }
   }
 
@@ -336,14 +333,14 @@ export class Provider {
       if (endpoint === undefined) {
         // A config that is still being written, or is corrected soon, ends nothing.
         parts.clock.after(REMOVAL_GRACE_MS, () => {
-          if (!this.#isStopped) this.#run(id, cancelRemoved(id, { ...parts, registry: this.#stored }));
+          if (!this.#isStopped) runDetached(this.#run(id, cancelRemoved(id, { ...parts, registry: this.#stored })));
         });
       } else if (this.#isOpen && endpoint.source !== was.source && toIdentity(endpoint) !== toIdentity(was))
         // Events for the endpoint of the API are not for that of the config, and the other way round.
         this.#run(id, cancelWaiting(id, parts, this.#queue.clock.now() + 1));
       else if (this.#isOpen && endpoint.schedule.join() !== was.schedule.join()) rescheduled.push(id);
     }
-    this.#run('', this.#reschedule(rescheduled));
+    runDetached(this.#run('', this.#reschedule(rescheduled)));
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
   }
 
@@ -351,7 +348,7 @@ export class Provider {
     this.#webhookRoutes = routes;
     this.#registry.replace(routes, this.#settings.defaults);
     this.#onEndpoints();
-    if (this.#isOpen) this.#run('', this.#reportInboxes());
+    if (this.#isOpen) runDetached(this.#run('', this.#reportInboxes()));
   }
 
   /** A route can lose `ack` or its name while deliveries wait for it. */
