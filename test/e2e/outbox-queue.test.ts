@@ -150,9 +150,25 @@ describe.each(['the same', 'another'] as const)('with the queue in %s database, 
     await keepRows(database, "RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'is kept'");
     insertEvents(server, database, 1, 'kept', 'kept');
     insertEvents(server, database, 8);
-    await start(database, queue);
+    let pause = 0;
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + pause };
+    const { log, untilUp } = await start(database, queue, { clock, pollInterval: 20 });
     await until(() => countRows(server, database) === 1);
-    expect(await storedEvents(queue)).toBe(8);
+    // With the others, and alone.
+    expect([await storedEvents(queue), countRemovals(database)]).toEqual([8, 2]);
+    expect(await until(() => log.at(-1))).toContain('is kept');
+    // Each removal holds up the others, so it is tried again alone, and less and less often.
+    for (const [i, duration] of [10_000, 10_000, 10_000, 30_000].entries()) {
+      pause += duration;
+      await until(() => countRemovals(database) === 2 + Math.floor((i + 1) / 2));
+      insertEvents(server, database, 8, `later${i}`);
+      await until(() => countRows(server, database) === 1);
+      expect(countRemovals(database)).toBe(2 + Math.floor((i + 1) / 2));
+    }
+    await runBeside(server, database, 'DROP TRIGGER keep ON sidegate_outbox');
+    pause += 100_000;
+    await untilUp();
+    expect([countRows(server, database), await storedEvents(queue)]).toEqual([0, 41]);
   });
 
   test('are tried again less and less often, and not all of many', async () => {

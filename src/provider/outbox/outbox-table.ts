@@ -155,17 +155,20 @@ interface HeldRows {
   readonly isHeld: ((kind: OutboxKind) => boolean) | undefined;
   /** Rows that stay in the table, by `seq`. */
   readonly stuck: readonly string[];
+  /** The only row that may be taken, if there is one. */
+  readonly alone: string | undefined;
 }
 
 /** Locks the oldest rows that no other replica has locked, and that are not held back. `maxBytes`: of one event; `totalBytes`: of all, except for the first. */
 export async function takeRows(
   client: pg.Client,
-  { kinds, isHeld, stuck }: HeldRows,
+  { kinds, isHeld, stuck, alone }: HeldRows,
   { rows, maxBytes, totalBytes }: { readonly rows: number; readonly maxBytes: number; readonly totalBytes: number },
 ): Promise<readonly OutboxRow[]> {
   const held = [kinds.map(({ type }) => type), kinds.map(({ tenant }) => tenant ?? '')];
   const free = isHeld === undefined ? null : await findRows(client, held, (kind) => !isHeld(kind), rows);
-  return (await client.query<OutboxRow>(TAKE, [...held, rows, maxBytes, totalBytes, free, stuck])).rows;
+  const only = alone === undefined ? free : [alone];
+  return (await client.query<OutboxRow>(TAKE, [...held, rows, maxBytes, totalBytes, only, stuck])).rows;
 }
 
 /** The `seq` of the first rows that are `free`, reading all before them. */
@@ -183,8 +186,10 @@ async function findRows(client: pg.Client, held: readonly string[][], isFree: (k
 
 /** Of the connection, the server, or another transaction. All others are of single rows: of triggers, rules and foreign keys, which other rows need not have. */
 const SHARED_ERRORS = /^(?:08|25|40|53|57P|58|XX)/;
-/** Of a statement or a lock. Halves of the rows would each wait as long. */
-const TIMEOUTS = /^(?:55P03|57014)$/;
+/** Whether a statement or its wait for a lock took too long. */
+export function isTimeout(thrown: unknown): boolean {
+  return thrown instanceof pg.DatabaseError && /^(?:55P03|57014)$/.test(thrown.code ?? '');
+}
 
 /** Returns those whose rows stay, as a trigger can keep them, or the error of one of them. Throws all other errors. */
 export async function removeRows<T extends { readonly row: OutboxRow }>(
@@ -198,7 +203,6 @@ export async function removeRows<T extends { readonly row: OutboxRow }>(
     return items.filter(({ row }) => !gone.has(row.seq));
   } catch (thrown) {
     if (!(thrown instanceof pg.DatabaseError) || SHARED_ERRORS.test(thrown.code ?? '')) throw thrown;
-    if (items.length > 1 && TIMEOUTS.test(thrown.code ?? '')) throw thrown;
     return thrown;
   }
 }

@@ -18,6 +18,7 @@ import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } f
 import { isQueueBusy } from '../queue/store-client.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
 import {
+  isTimeout,
   type OutboxKind,
   type OutboxRow,
   OutboxSession,
@@ -56,6 +57,8 @@ const KEPT_HINT = 'drop the trigger or rule that prevents the removal: rows that
 const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
 const MIN_BACKOFF_MS: Milliseconds = 250;
 const MAX_BACKOFF_MS: Milliseconds = 15_000;
+/** After a removal that took too long, which held up all other rows. */
+const MAX_SLOW_BACKOFF_MS: Milliseconds = 300_000;
 /** One replica's part of the outbox, from `start` to `stop`. */
 export class Outbox {
   readonly #parts: OutboxParts;
@@ -81,6 +84,10 @@ export class Outbox {
   readonly #stuck = new Set<string>();
   /** Rows that PostgreSQL did not let go, until they are tried again, like what is full; and why. A statement skips them one by one, so there must not be many. */
   readonly #kept = new Set<string>();
+  /** Rows whose removal took too long: they are tried one by one, the next one at `slowAt`. */
+  readonly #slow = new Set<string>();
+  #slowAt: Milliseconds = 0;
+  #slowBackoff = MAX_BACKOFF_MS;
   #failure: PostgresError | undefined;
   /** Why the queue rejected rows in a transaction of this session, by `seq`. */
   readonly #reasons = new Map<string, string>();
@@ -179,7 +186,7 @@ export class Outbox {
     cancel();
   }
 
-  /** Moves rows until none is left that may be moved now. Returns whether the queue was busy. */
+  /** Moves rows until none is left that may be moved now. Returns whether the queue was busy, or a removal took too long. */
   async #drain(session: OutboxSession): Promise<boolean> {
     if (this.#parts.clock.monotonic() >= this.#heldUntil) {
       this.#full.clear();
@@ -190,16 +197,20 @@ export class Outbox {
     const wasHeld = this.#full.size > 0;
     let isBusy = false;
     while (!this.#isStopped && !this.#full.has(QUEUE) && !isBusy && this.#kept.size < MAX_BATCH_ROWS) {
-      const batch = await session.transaction((client) => this.#moveBatch(client));
+      const alone = this.#nextSlow();
+      const batch = await session.transaction((client) => this.#moveBatch(client, alone));
       this.#report(batch);
       await this.#readFigures(session);
       const { taken } = batch;
       isBusy = batch.isBusy;
       this.#mostRows = taken === 0 && this.#kept.size === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
-      this.#batchRows = Math.min(this.#mostRows, taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken));
-      if (taken === 0) break;
+      const rows = taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken);
+      this.#batchRows = Math.max(1, Math.min(this.#mostRows, rows));
+      if (alone !== undefined && !this.#slow.has(alone)) this.#slowAt = 0;
+      else if (taken === 0) break;
     }
-    if (this.#kept.size === 0) this.#failure = undefined;
+    if (this.#slow.size === 0) this.#slowBackoff = MAX_BACKOFF_MS;
+    if (this.#kept.size + this.#slow.size === 0) this.#failure = undefined;
     if (this.#full.size === 0) this.#heldBackoff = MIN_BACKOFF_MS;
     else if (!wasHeld) {
       this.#heldUntil = this.#parts.clock.monotonic() + this.#heldBackoff;
@@ -208,7 +219,18 @@ export class Outbox {
     return isBusy;
   }
 
-  async #moveBatch(client: pg.Client): Promise<Batch> {
+  /** The pause is for all rows, as each of them holds up all others while it is tried. */
+  #nextSlow(): string | undefined {
+    const now = this.#parts.clock.monotonic();
+    const [alone] = now < this.#slowAt ? [] : this.#slow;
+    if (alone === undefined) return undefined;
+    this.#slow.delete(alone);
+    this.#slowBackoff = Math.min(2 * this.#slowBackoff, MAX_SLOW_BACKOFF_MS);
+    this.#slowAt = now + this.#slowBackoff;
+    return alone;
+  }
+
+  async #moveBatch(client: pg.Client, alone: string | undefined): Promise<Batch> {
     const { maxEventSize, route } = this.#parts;
     const isHeld = ({ type, tenant }: OutboxKind): boolean => {
       const event = { type, tenant: tenant ?? undefined, data: {} };
@@ -217,7 +239,8 @@ export class Outbox {
     const held = {
       kinds: [...this.#held.values()],
       isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld,
-      stuck: [...this.#stuck, ...this.#kept],
+      stuck: [...this.#stuck, ...this.#kept, ...this.#slow],
+      alone,
     };
     const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
     const batch: Batch = { taken: 0, isBusy: false, moved: 0, stored: new Set(), rejected: [] };
@@ -237,6 +260,7 @@ export class Outbox {
     const copied = batch.rejected.filter(({ row }) => !isStuck(row));
     const failure = await rejectRows(client, copied);
     this.#keep(failure === undefined ? [] : copied, failure);
+    batch.isBusy = isTimeout(failure);
     await this.#append(client, items, batch);
     return failure === undefined ? batch : { ...batch, rejected: batch.rejected.filter(({ row }) => isStuck(row)) };
   }
@@ -255,7 +279,10 @@ export class Outbox {
     const text = `PostgreSQL keeps rows of sidegate_outbox that sidegate removes, such as the one with seq ${first.row.seq}`;
     this.#failure ??= toPostgresError(cause ?? new PostgresError(text, KEPT_HINT), this.#target);
     this.#full.add('rows');
-    for (const { row } of items) this.#kept.add(row.seq);
+    const isSlow = isTimeout(cause);
+    if (isSlow && this.#slow.size === 0) this.#slowAt = this.#parts.clock.monotonic() + this.#slowBackoff;
+    if (isSlow) this.#mostRows = Math.max(this.#mostRows, MIN_BATCH_ROWS);
+    for (const { row } of items) (isSlow ? this.#slow : this.#kept).add(row.seq);
   }
 
   /** After the commit. */
@@ -287,15 +314,17 @@ export class Outbox {
     await client.query('ROLLBACK TO moving; RELEASE moving');
     if (moved === false) return this.#append(client, items, batch);
     // The others are taken again, in order.
-    batch.isBusy = isQueueBusy(moved);
-    if (batch.isBusy) return;
+    batch.isBusy = isQueueBusy(moved) || isTimeout(moved);
     if (items.length > 1) {
+      // Halves would each wait as long: these rows are taken one by one.
+      if (isTimeout(moved)) this.#mostRows = -items.length;
+      if (batch.isBusy) return;
       const middle = Math.ceil(items.length / 2);
       await this.#append(client, items.slice(0, middle), batch);
       await this.#append(client, items.slice(middle), batch);
     } else if (!(moved instanceof SidegateError)) this.#keep(items, moved);
     else if (moved.code === 'queue_full') this.#noteFull(first, moved);
-    else this.#reasons.set(first.row.seq, moved.message);
+    else if (!batch.isBusy) this.#reasons.set(first.row.seq, moved.message);
   }
 
   #noteFull({ row, event }: Item, error: SidegateError): void {
@@ -347,7 +376,7 @@ function toRejection(thrown: unknown): SidegateError {
 
 interface Batch {
   taken: number;
-  /** Too many operations wait for the store of the queue: back pressure, no outage. */
+  /** Too many operations wait for the store of the queue: back pressure, no outage. Or a removal took too long. */
   isBusy: boolean;
   moved: number;
   readonly stored: Set<NewEvent>;
