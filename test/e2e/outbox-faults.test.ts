@@ -31,7 +31,11 @@ test('the search for a row that is not held back takes no longer with many kinds
   const kinds = Array.from({ length: 9_000 }, (_, i) => ({ type: 'a', tenant: `t${i}` }));
   // Comparing each row with each kind takes more than a minute.
   await client.query('BEGIN; SET LOCAL statement_timeout = 10000');
-  const rows = await takeRows(client, { kinds, isHeld: undefined, stuck: [], alone: undefined }, { rows: 10, maxBytes: 1_000, totalBytes: 10_000 });
+  const rows = await takeRows(
+    client,
+    { kinds, isHeld: undefined, stuck: [], alone: undefined },
+    { rows: 10, maxBytes: 1_000, totalBytes: 10_000 },
+  );
   expect(rows.map(({ type, tenant }) => [type, tenant])).toEqual([
     ['a', null],
     ['b', 't1'],

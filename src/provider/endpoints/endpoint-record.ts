@@ -35,10 +35,7 @@ export type StoredValue = string | EncryptedValue;
 /** The key ID of values in plain text. */
 export const PLAIN = 'plain';
 
-/**
- * Where a value belongs: endpoint, URL and field. It is authenticated, so that who can write to the store cannot move a secret to another
- * endpoint or field, or send it to another URL.
- */
+/** Where a value belongs: endpoint, URL and field. It is authenticated, so that who can write to the store cannot move a secret to another endpoint or field, or send it to another URL. */
 export type ValuePlace = readonly [endpoint: string, url: string, ...field: (string | number)[]];
 
 /** Returns the bytes of a key, or why the text is not one. */
@@ -104,11 +101,8 @@ function toBytes(place: ValuePlace): Buffer {
 
 export function toMissingKey(missing: readonly { readonly key: string; readonly endpoints: readonly string[] }[]): SidegateError {
   const found = missing.map(({ key, endpoints }) => `key ${key} of ${formatNames(endpoints)}`).join('; ');
-  return new SidegateError(
-    'user',
-    'encryption_key_missing',
-    `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: ${found}. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`,
-  );
+  const text = `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: ${found}. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`;
+  return new SidegateError('user', 'encryption_key_missing', text);
 }
 
 function formatNames(names: readonly string[]): string {

@@ -438,11 +438,8 @@ export class StoredRegistry implements EndpointRegistry {
   /** A process that runs has to know all: events that it accepts would miss their endpoints. */
   #checkRoom(known: Stored | undefined, stored: Stored, isOpen: boolean): void {
     if (this.#memory.canRead(known, stored)) return;
-    const error = new SidegateError(
-      'user',
-      'endpoints_too_large',
-      `the queue stores more endpoints of the API than the heap of ${Math.round(this.#memory.heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
-    );
+    const text = `the queue stores more endpoints of the API than the heap of ${Math.round(this.#memory.heapBytes / 2 ** 20)} MiB can hold, which is full with ${this.#stored.size}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`;
+    const error = new SidegateError('user', 'endpoints_too_large', text);
     if (isOpen && !this.#isIncomplete) this.#parts.onFatal(error);
     this.#isIncomplete = isOpen;
     throw error;

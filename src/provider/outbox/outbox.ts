@@ -201,13 +201,10 @@ export class Outbox {
       const batch = await session.transaction((client) => this.#moveBatch(client, alone));
       this.#report(batch);
       await this.#readFigures(session);
-      const { taken } = batch;
       isBusy = batch.isBusy;
-      this.#mostRows = taken === 0 && this.#kept.size === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
-      const rows = taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken);
-      this.#batchRows = Math.max(1, Math.min(this.#mostRows, rows));
+      this.#resize(batch.taken);
       if (alone !== undefined && !this.#slow.has(alone)) this.#slowAt = 0;
-      else if (taken === 0) break;
+      else if (batch.taken === 0) break;
     }
     if (this.#slow.size === 0) this.#slowBackoff = MAX_BACKOFF_MS;
     if (this.#kept.size + this.#slow.size === 0) this.#failure = undefined;
@@ -217,6 +214,12 @@ export class Outbox {
       this.#heldBackoff = Math.min(2 * this.#heldBackoff, MAX_BACKOFF_MS);
     }
     return isBusy;
+  }
+
+  #resize(taken: number): void {
+    this.#mostRows = taken === 0 && this.#kept.size === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
+    const rows = taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken);
+    this.#batchRows = Math.max(1, Math.min(this.#mostRows, rows));
   }
 
   /** The pause is for all rows, as each of them holds up all others while it is tried. */
@@ -295,10 +298,7 @@ export class Outbox {
     if (first !== undefined) hooks.onRejected(rejected.length, first);
   }
 
-  /**
-   * Moves events in order. If the queue rejects them or PostgreSQL keeps their rows, each half is tried, so that only those are held back or rejected
-   * that are the cause.
-   */
+  /** Moves events in order. If the queue rejects them or PostgreSQL keeps their rows, each half is tried, so that only those are held back or rejected that are the cause. */
   async #append(client: pg.Client, all: readonly Item[], batch: Batch): Promise<void> {
     const items = all.filter(({ row, event }) => {
       const isFull = this.#isFull(event);

@@ -382,10 +382,7 @@ export interface DeliveryQueue {
   repair(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<RepairProgress>;
   /** Counts what a repair would change. */
   count(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): Promise<number>;
-  /**
-   * Creates the delivery of an event to an endpoint, due now. False: it exists, the event does not, or it was erased. Rejects with SidegateError
-   * `queue_full` at a bound or a share.
-   */
+  /** Creates the delivery of an event to an endpoint, due now. False: it exists, the event does not, or it was erased. Rejects with SidegateError `queue_full` at a bound or a share. */
   addDelivery(event: string, endpoint: string, now: EpochMilliseconds, orderKey?: string): Promise<boolean>;
   /** Removes the bodies of an event, or of all events of a tenant; what waits is skipped. Their IDs stay stored. Returns how many. */
   erase(which: { readonly event: string } | { readonly tenant: string }, now: EpochMilliseconds): Promise<number>;

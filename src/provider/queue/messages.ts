@@ -22,10 +22,7 @@ interface DeliveryFacts {
   readonly replay: number;
 }
 
-/**
- * One settled delivery; `event` is the ID of its event, `seq` its number, `record` the JSON of an AttemptRecord. A database that lost commits in a
- * failover gives numbers again.
- */
+/** One settled delivery; `event` is the ID of its event, `seq` its number, `record` the JSON of an AttemptRecord. A database that lost commits in a failover gives numbers again. */
 export interface SettleMessage extends Pick<SettledDelivery, 'event' | 'attempt' | 'at' | 'settlement'> {
   readonly seq: number;
   /** When it was due as it was taken: a retry during the attempt makes that earlier. */

@@ -78,10 +78,7 @@ export function isDiskFull(text: string): boolean {
   return DISK_FULL.test(text);
 }
 
-/**
- * Returns what reports once that the store is unavailable, and once that it can be written again. `provesWriting`: without a failure, these replies
- * show that the store can be written.
- */
+/** Returns what reports once that the store is unavailable, and once that it can be written again. `provesWriting`: without a failure, these replies show that the store can be written. */
 export function watchAvailability(hooks: QueueHooks): (replies: readonly Reply[], provesWriting: boolean) => void {
   let isAvailable = true;
   return (replies, provesWriting) => {

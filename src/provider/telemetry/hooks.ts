@@ -213,10 +213,7 @@ export function createInboxLog(logger: Logger<ProviderLogEvent>, isShared: boole
 
 const SPAN_ID_BYTES = 8;
 
-/**
- * The span of an attempt, by OpenTelemetry's conventions: part of the trace in which the app created the event. Undefined if the event has no
- * trace, or one that the app did not record.
- */
+/** The span of an attempt, by OpenTelemetry's conventions: part of the trace in which the app created the event. Undefined if the event has no trace, or one that the app did not record. */
 function toAttemptSpan(delivery: Delivery, endpoint: Endpoint, result: AttemptResult): Span | undefined {
   const headers = new Map(readTraceHeaders(delivery.metadata));
   const traceparent = headers.get('traceparent');

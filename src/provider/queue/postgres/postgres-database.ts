@@ -209,24 +209,15 @@ export class PostgresDatabase extends PostgresSql implements Database {
     const [server] = await sql.all<{ standby: boolean; fsync: string; encoding: string }>(
       `SELECT pg_is_in_recovery() AS standby, current_setting('fsync') AS fsync, current_setting('server_encoding') AS encoding`,
     );
+    const reject = (code: string, text: string): never => {
+      throw new SidegateError('user', code, text);
+    };
     if (server?.standby === true)
-      throw new SidegateError(
-        'user',
-        'queue_read_only',
-        'the server of provider.queue.postgres.url is a read-only standby: give the URL of the primary',
-      );
+      reject('queue_read_only', 'the server of provider.queue.postgres.url is a read-only standby: give the URL of the primary');
     if (server?.encoding !== 'UTF8')
-      throw new SidegateError(
-        'user',
-        'queue_encoding',
-        `the database has the encoding ${server?.encoding}: create one with the encoding UTF8`,
-      );
-    if (server.fsync !== 'on')
-      throw new SidegateError(
-        'user',
-        'queue_volatile',
-        'the server loses accepted events when its machine fails: set fsync = on in postgresql.conf',
-      );
+      reject('queue_encoding', `the database has the encoding ${server?.encoding}: create one with the encoding UTF8`);
+    if (server?.fsync !== 'on')
+      reject('queue_volatile', 'the server loses accepted events when its machine fails: set fsync = on in postgresql.conf');
     await sql.run(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
     // Replicas that start at the same time do this one after the other.
     await sql.all('SELECT pg_advisory_xact_lock(hashtext(?))', [`sidegate queue ${this.#schema}`]);

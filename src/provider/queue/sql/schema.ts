@@ -80,12 +80,10 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
 export async function migrate(sql: Sql, place: string): Promise<void> {
   await sql.run(`CREATE TABLE IF NOT EXISTS version (number ${sql.dialect.integer} NOT NULL) ${sql.dialect.tableOptions}`);
   const [{ number: current } = { number: 0 }] = await sql.all<{ number: number }>('SELECT number FROM version');
-  if (current > MIGRATIONS.length)
-    throw new SidegateError(
-      'user',
-      'queue_newer',
-      `${place} was written by a newer sidegate (format ${current}, this one knows ${MIGRATIONS.length}); start the newer sidegate, or give the queue another place`,
-    );
+  if (current > MIGRATIONS.length) {
+    const text = `${place} was written by a newer sidegate (format ${current}, this one knows ${MIGRATIONS.length}); start the newer sidegate, or give the queue another place`;
+    throw new SidegateError('user', 'queue_newer', text);
+  }
   for (const statements of MIGRATIONS.slice(current)) for (const statement of statements(sql.dialect)) await sql.run(statement);
   if (current === 0) await sql.run('INSERT INTO version (number) VALUES (?)', [MIGRATIONS.length]);
   // Nothing to write: a queue whose disk is full can be opened.

@@ -42,18 +42,13 @@ export function findFileSystemRisk(type: number): string | undefined {
   return name === undefined ? undefined : `a file on ${name} ${why}`;
 }
 
-/**
- * Creates the file if it does not exist, readable by its owner only. Throws a SidegateError of kind `user` if that fails, or, without
- * `allowVolatile`, if its file system can lose events.
- */
+/** Creates the file if it does not exist, readable by its owner only. Throws a SidegateError of kind `user` if that fails, or, without `allowVolatile`, if its file system can lose events. */
 export function prepareQueueFile(path: string, allowVolatile: boolean): string[] {
   const risk = findFileSystemRisk(attempt(path, () => statfsSync(dirname(path)).type));
-  if (risk !== undefined && !allowVolatile)
-    throw new SidegateError(
-      'user',
-      'queue_volatile',
-      `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, set provider.queue.postgres, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`,
-    );
+  if (risk !== undefined && !allowVolatile) {
+    const text = `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, set provider.queue.postgres, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`;
+    throw new SidegateError('user', 'queue_volatile', text);
+  }
   attempt(path, () => {
     // Never opens a file that exists: to close it again would release the locks that another queue of this process has on it (fcntl(2)).
     if (!existsSync(path)) closeSync(openSync(path, 'wx', OWNER_ONLY));
@@ -68,12 +63,8 @@ function attempt<T>(path: string, action: () => T): T {
   try {
     return action();
   } catch (thrown) {
-    throw new SidegateError(
-      'user',
-      'queue_unusable',
-      `cannot open the queue ${path}: ${toErrorText(thrown)}; create the folder, or mount a volume there, and let this user write to it`,
-      { cause: thrown },
-    );
+    const text = `cannot open the queue ${path}: ${toErrorText(thrown)}; create the folder, or mount a volume there, and let this user write to it`;
+    throw new SidegateError('user', 'queue_unusable', text, { cause: thrown });
   }
 }
 

@@ -252,12 +252,10 @@ function configure(db: DatabaseSync, path: string): number {
   // can open the file.
   db.exec('PRAGMA locking_mode = EXCLUSIVE');
   const version = String(readOne(db, 'SELECT sqlite_version()'));
-  if (!isSafeVersion(version))
-    throw new SidegateError(
-      'user',
-      'queue_sqlite_version',
-      `this Node contains SQLite ${version}, which can corrupt a write-ahead log; use a Node with SQLite 3.51.3 or newer, such as Node 24`,
-    );
+  if (!isSafeVersion(version)) {
+    const text = `this Node contains SQLite ${version}, which can corrupt a write-ahead log; use a Node with SQLite 3.51.3 or newer, such as Node 24`;
+    throw new SidegateError('user', 'queue_sqlite_version', text);
+  }
   // Takes effect only before the first table is created. Afterwards it would write to the file nonetheless.
   if (readOne(db, 'PRAGMA auto_vacuum') !== INCREMENTAL) db.exec(`PRAGMA auto_vacuum = ${INCREMENTAL}`);
   const mode = readOne(db, 'PRAGMA journal_mode = WAL');
@@ -308,13 +306,10 @@ function toOpenError(path: string, thrown: unknown): SidegateError {
   const { code, message } = describe(thrown);
   const options = { cause: thrown };
   if (code === SQLITE_BUSY) return new SidegateError('user', 'queue_in_use', `${path} is in use`, options);
-  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB)
-    return new SidegateError(
-      'user',
-      'queue_corrupt',
-      `${path} is damaged, or not a SQLite file (${message}); restore it from a backup, or move it and its -wal file away to start with an empty queue`,
-      options,
-    );
+  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
+    const text = `${path} is damaged, or not a SQLite file (${message}); restore it from a backup, or move it and its -wal file away to start with an empty queue`;
+    return new SidegateError('user', 'queue_corrupt', text, options);
+  }
   const hint = OPEN_HINTS.get(code) ?? 'check the disk';
   return new SidegateError('user', 'queue_unusable', `cannot open the queue ${path}: ${message}; ${hint}`, options);
 }
