@@ -337,7 +337,7 @@ export class Provider {
         });
       } else if (this.#isOpen && endpoint.source !== was.source && toIdentity(endpoint) !== toIdentity(was))
         // Events for the endpoint of the API are not for that of the config, and the other way round.
-        this.#run(id, cancelWaiting(id, parts, this.#queue.clock.now() + 1));
+        runDetached(this.#run(id, cancelWaiting(id, parts, this.#queue.clock.now() + 1)));
       else if (this.#isOpen && endpoint.schedule.join() !== was.schedule.join()) rescheduled.push(id);
     }
     runDetached(this.#run('', this.#reschedule(rescheduled)));
