@@ -74,8 +74,7 @@ The error says how to go on. Give all replicas with the same queue the same memo
 
 A config that needs more than its part of the heap is rejected at the start and at a reload, which keeps the config before. A reload holds both, so
 each has half of what is left beside 24 MiB. A webhook route counts as 36 KiB, any other route as 16 KiB and an endpoint of the config as 10 KiB.
-With several workers, each holds the config, so the memory limit counts as well ([workers.md](workers.md)). With one worker, a config may have
-at least so many of one of them, and a file of at least this size:
+Each worker holds the config ([workers.md](workers.md)). With one, a config may have at least so many of one of them, and a file of at least this size:
 
 | memory limit | webhook routes | other routes | endpoints of the config | file |
 | --- | --- | --- | --- | --- |

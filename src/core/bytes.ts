@@ -1,4 +1,4 @@
-/** Bytes that must not be read leniently: canonical base64 and hex, elements of DER, and comparison in constant time. */
+/** Bytes that must not be read leniently: canonical base64 and hex, elements of DER, comparison in constant time, and the first byte of content. */
 import { timingSafeEqual } from 'node:crypto';
 
 /** A size in bytes. */
@@ -59,4 +59,26 @@ export function readElement(der: Buffer, at: number, tag = der[at]): DerElement 
   if (digits > 4 || start > der.length) return undefined;
   const length = digits === 0 ? first : der.readUIntBE(at + 2, digits);
   return start + length > der.length ? undefined : { tag, start, end: start + length };
+}
+
+export const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+/** Tab, line feed, vertical tab, form feed, carriage return and space. */
+const WHITE_SPACE = new Set([0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x20]);
+/** Of JSON, XML and multipart: NUL, a quote, a dash, and brackets. */
+const NO_FORM_STARTS = new Set([0, 0x22, 0x2d, 0x3c, 0x5b, 0x7b]);
+/** All bytes of UTF-8 are lower; the byte order marks of UTF-16 begin with 0xfe or 0xff. */
+export const MIN_NON_UTF_8 = 0xfe;
+
+/** Not JSON, XML, multipart, or another encoding than UTF-8: the name of a parameter begins like none of them. */
+export function canBeForm(body: Buffer): boolean {
+  const first = findFirstByte(body);
+  return first === undefined || !(NO_FORM_STARTS.has(first) || first >= MIN_NON_UTF_8);
+}
+
+/** The first byte that is not white space, after an optional byte order mark. */
+export function findFirstByte(body: Buffer): number | undefined {
+  const hasMark = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+  let at = hasMark ? BYTE_ORDER_MARK.length : 0;
+  while (at < body.length && WHITE_SPACE.has(body[at] ?? 0)) at++;
+  return body[at];
 }

@@ -1,5 +1,7 @@
 /** JSON text, without a tree of it, for which a parser needs up to 60 times its length: checks it, bounds its size, and finds the bytes of its parts. */
+
 import { isUtf8 } from 'node:buffer';
+import { BYTE_ORDER_MARK } from './bytes.ts';
 
 /** Bounds for untrusted JSON. */
 export interface JsonBounds {
@@ -26,7 +28,6 @@ export interface JsonMember {
 
 const [QUOTE, BACKSLASH, COMMA, COLON, SPACE, UNICODE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20, 0x75];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
-export const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 /** Short escapes: the character after the backslash, and the one that they stand for. */
 const ESCAPES = new Map([...'"\\/bfnrt'].map((char, at) => [char.charCodeAt(0), '"\\/\b\f\n\r\t'.charCodeAt(at)]));
 const HEX_DIGITS = new Map([...'0123456789abcdefABCDEF'].map((char) => [char.charCodeAt(0), Number.parseInt(char, 16)]));

@@ -21,7 +21,7 @@ export interface HandshakeGates {
 }
 
 /** The scheme and the secrets that it is compiled for. */
-export interface HandshakeContext {
+export interface CompiledScheme {
   readonly scheme: Scheme;
   readonly ring: KeyRing;
   readonly allowQuery: boolean;
@@ -35,7 +35,7 @@ export interface HandshakeContext {
 export function createHandshakeGates(
   type: HandshakeName,
   given: HandshakeSettings,
-  { scheme, ring, allowQuery, methods, warn, offer }: HandshakeContext,
+  { scheme, ring, allowQuery, methods, warn, offer }: CompiledScheme,
 ): HandshakeGates {
   if (!Object.hasOwn(HANDSHAKES, type))
     fail(`handshake.type: ${JSON.stringify(type)} is unknown; the types are ${Object.keys(HANDSHAKES).join(', ')}`);

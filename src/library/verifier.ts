@@ -28,7 +28,7 @@ import { KeyRing } from '../verify/schemes/keys.ts';
 import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
 import type { Claims, NamedSecret } from './claims.ts';
 import { compute } from './compute.ts';
-import type { HandshakeContext, HandshakeGates } from './handshake.ts';
+import type { CompiledScheme, HandshakeGates } from './handshake.ts';
 import { toHead } from './request.ts';
 import {
   COUNT,
@@ -386,7 +386,7 @@ function parseSecret(
 }
 
 async function findHandshake(
-  context: Pick<HandshakeContext, 'scheme' | 'ring' | 'methods' | 'warn'>,
+  context: Pick<CompiledScheme, 'scheme' | 'ring' | 'methods' | 'warn'>,
   options: VerifierOptions,
 ): Promise<HandshakeGates> {
   const { handshake: given, allowQuery = false } = options;

@@ -3,8 +3,8 @@
  * problem: repeated names, invalid escapes, bytes that are not UTF-8, semicolons, multipart bodies with unusual headers.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
+import { canBeForm } from '../../core/bytes.ts';
 import { parseMediaType } from '../../core/head.ts';
-import { BYTE_ORDER_MARK } from '../../core/json-scan.ts';
 import { foldCase } from '../../core/text.ts';
 
 /** One field. Its text is latin1: one character per byte. */
@@ -33,7 +33,7 @@ const MAX_FIELDS = 1_000;
 const MAX_NAME_LENGTH = 256;
 const TOO_LONG = `a name has more than ${MAX_NAME_LENGTH} bytes`;
 const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
-const DASH = 0x2d;
+const [DASH, OPEN, CLOSE] = [0x2d, 0x5b, 0x5d];
 /** RFC 2046 §5.1.1, without the spaces that it allows. */
 const FIRST_LINE = /^--([0-9A-Za-z'()+_,./:=?-]{1,70})\r\n/;
 /** RFC 7578 §4.2. A percent sign or a backslash may be an escape, depending on the parser. */
@@ -41,27 +41,6 @@ const DISPOSITION = /^content-disposition: form-data; name="([^"%\\\r\n]*)"(; fi
 const CONTENT_TYPE = /^content-type: ([\x20-\x7e]{1,200})$/i;
 /** These announce bytes as they are. */
 const PLAIN_ENCODING = /^(?:content-transfer-encoding: (?:7bit|8bit|binary)|content-length: \d{1,10})$/i;
-
-const [QUOTE, LESS_THAN, OPEN, CLOSE, BRACE] = [0x22, 0x3c, 0x5b, 0x5d, 0x7b];
-const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, OPEN, BRACE]);
-/** Tab, line feed, vertical tab, form feed, carriage return and space. */
-const WHITE_SPACE = new Set([0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x20]);
-/** All bytes of UTF-8 are lower; the byte order marks of UTF-16 begin with 0xfe or 0xff. */
-export const MIN_NON_UTF_8 = 0xfe;
-
-/** Not JSON, XML, multipart, or another encoding than UTF-8: the name of a parameter begins like none of them. */
-export function canBeForm(body: Buffer): boolean {
-  const first = findFirstByte(body);
-  return first === undefined || !(NO_FORM_STARTS.has(first) || first >= MIN_NON_UTF_8);
-}
-
-/** The first byte that is not white space, after an optional byte order mark. */
-export function findFirstByte(body: Buffer): number | undefined {
-  const hasMark = body.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
-  let at = hasMark ? BYTE_ORDER_MARK.length : 0;
-  while (at < body.length && WHITE_SPACE.has(body[at] ?? 0)) at++;
-  return body[at];
-}
 
 /** Parses a form body: multipart if it begins with a boundary, otherwise URL-encoded. */
 export function parseStrictForm(body: Buffer): StrictForm {

@@ -1,6 +1,6 @@
 /** Checks that tampered deliveries, and those signed with another key, are rejected. */
 
-import { BYTE_ORDER_MARK } from '../../../core/json-scan.ts';
+import { BYTE_ORDER_MARK } from '../../../core/bytes.ts';
 import { type Check, type CheckContext, type CheckFinding, expectRejected, notApplicable, type ProbeDelivery } from '../check.ts';
 import { withField } from '../probed-scheme.ts';
 

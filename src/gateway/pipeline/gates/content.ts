@@ -3,11 +3,11 @@
  * that the body is of the media type that the request names, because the signature covers only the body.
  */
 import { isUtf8 } from 'node:buffer';
+import { BYTE_ORDER_MARK, canBeForm, findFirstByte, MIN_NON_UTF_8 } from '../../../core/bytes.ts';
 import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/head.ts';
-import { BYTE_ORDER_MARK, isJson } from '../../../core/json-scan.ts';
+import { isJson } from '../../../core/json-scan.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { ParsedHead } from '../../../core/request.ts';
-import { canBeForm, findFirstByte, MIN_NON_UTF_8 } from '../../../verify/schemes/strict-form.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
 
 /** The content that the route accepts. */
