@@ -191,14 +191,17 @@ test('keeps no bodies of what an endpoint took last', async () => {
   const event = { type: 'a', createdAt: 1, metadata: '{}', targets, bodyLength: 4_000, comparedFrom: 0 };
   const events = Array.from({ length: 4 }, (_, i) => ({ ...event, id: `msg_${i}` }));
   await store.write([{ operation: { kind: 'append', events, now: 1 }, bodies: events.map(() => new Uint8Array(4_000)) }]);
-  const before = measureHeap();
+  const taken: WeakRef<Uint8Array>[] = [];
   for (const endpoint of endpoints) {
     const bodies: Uint8Array[] = [];
     await store.read({ kind: 'take', endpoint, run: 1, limit: 9, now: 1, only: undefined, returned: [] }, bodies);
     expect(bodies).toHaveLength(4);
+    taken.push(...bodies.map((body) => new WeakRef(body)));
   }
-  // The bodies have 4.8 MB; other tests of this process may leave some.
-  expect(measureHeap() - before).toBeLessThan(3_000_000);
+  // A reference that was made or read in this turn keeps its object.
+  await new Promise((resolve) => setImmediate(resolve));
+  measureHeap();
+  expect(taken.filter((body) => body.deref() !== undefined).length).toBeLessThan(8);
   database.close();
   remove();
 });
