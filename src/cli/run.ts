@@ -11,6 +11,7 @@ import { systemClock } from '../core/clock.ts';
 import type { SidegateError } from '../core/errors.ts';
 import { toLogFields } from '../core/problem.ts';
 import { runDetached } from '../core/safe-events.ts';
+import { toMaxUpgraded } from '../http/server/limits.ts';
 import { createFullCollector, readContainerMemory, setServiceFlags } from '../http/server/memory.ts';
 import { LogBatches, toTextLines } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
@@ -180,11 +181,11 @@ export function findOpenFilesProblem(
   processLimits: string,
 ): string | undefined {
   const limit = Number(SOFT_LIMIT.exec(processLimits)?.[1] ?? Number.NaN);
-  const { maxConnections, maxInFlight, maxUpgraded } = limits;
+  const { maxConnections, maxInFlight } = limits;
   const ports = 1 + Number(proxy !== undefined) + Number(authz !== undefined);
   const connections = workers * ports * maxConnections + (provider === undefined ? 0 : PROVIDER_CONNECTIONS);
   // Long responses hold no slot, as upgraded connections.
-  const toApps = workers * (2 * maxInFlight + maxUpgraded);
+  const toApps = workers * (2 * maxInFlight + toMaxUpgraded(limits));
   const needed = connections + toApps + OTHER_FILES;
   if (!(limit < needed)) return undefined;
   return (

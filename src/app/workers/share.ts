@@ -57,9 +57,7 @@ function toLimits({ limits, workers }: Config, index: number): Config['limits'] 
   };
   const shares = DIVIDED_LIMITS.flatMap((name) => {
     const limit = all[name];
-    if (limit === undefined) return [];
-    const share = Math.floor(limit / workers) + (index < limit % workers ? 1 : 0);
-    return [[name, limit === 0 ? 0 : Math.max(1, share)]];
+    return limit === undefined ? [] : [[name, Math.floor(limit / workers) + (index < limit % workers ? 1 : 0)]];
   });
   return { ...all, ...Object.fromEntries(shares) };
 }

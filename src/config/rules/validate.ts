@@ -318,9 +318,6 @@ export const DIVIDED_LIMITS = [
   'maxLargeBodies',
 ] as const satisfies readonly (keyof LimitsConfig)[];
 
-/** By default they depend on maxConnections, so each worker has at least one. */
-const DERIVED_LIMITS: ReadonlySet<string> = new Set(['maxUpgraded', 'maxUpgradedPerClient']);
-
 /** Everything that more than one worker cannot do. */
 function* checkWorkers(config: Config): Iterable<Problem> {
   const { workers, store, limits, routes, proxy, authz } = config;
@@ -333,7 +330,7 @@ function* checkWorkers(config: Config): Iterable<Problem> {
     );
   if (routes.length === 0 && proxy === undefined && authz === undefined)
     yield warning(['workers'], 'only the first worker runs provider, so the others do nothing', 'remove workers');
-  for (const name of DIVIDED_LIMITS.filter((each) => !DERIVED_LIMITS.has(each))) {
+  for (const name of DIVIDED_LIMITS) {
     const limit = limits[name];
     if (limit === undefined || limit === 0 || limit >= workers) continue;
     const message = `${limit} cannot be divided among ${workers} workers`;

@@ -119,11 +119,6 @@ export const limits = z
       ),
     heapShed: z.number().min(0.1).max(1).default(0.85).describe('Share of the heap limit above which new requests are rejected.'),
   })
-  .transform(({ maxUpgraded, maxUpgradedPerClient, ...rest }) => ({
-    ...rest,
-    maxUpgraded: maxUpgraded ?? Math.ceil(rest.maxConnections / 2),
-    maxUpgradedPerClient: maxUpgradedPerClient ?? Math.ceil(rest.maxConnections / 4),
-  }))
   .prefault({});
 
 /** The threads that share the limits. */

@@ -104,8 +104,15 @@ export interface PortLimits extends Pick<BodyLimits, 'bodyTimeout' | 'streamTime
   readonly maxConnections: number;
   readonly maxConnectionsPerClient: number;
   readonly maxRequestsPerClient: number;
-  readonly maxUpgraded: number;
-  readonly maxUpgradedPerClient: number;
+  /** Default: half of `maxConnections`. */
+  readonly maxUpgraded?: number | undefined;
+  /** Default: a quarter of `maxConnections`. */
+  readonly maxUpgradedPerClient?: number | undefined;
+}
+
+/** Nothing replaces an upgraded connection, so others keep half of the connections, unless the config says otherwise. */
+export function toMaxUpgraded({ maxConnections, maxUpgraded }: Pick<PortLimits, 'maxConnections' | 'maxUpgraded'>): number {
+  return maxUpgraded ?? Math.ceil(maxConnections / 2);
 }
 
 /** Called for each limit that was reached. */

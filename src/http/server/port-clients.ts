@@ -25,6 +25,7 @@ import {
   type OnLimit,
   type PortLimits,
   TLS_CONNECTION_BYTES,
+  toMaxUpgraded,
 } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
@@ -79,7 +80,13 @@ const MIN_CONNECTIONS = 64;
  * The limits of a port, if a head may arrive on each connection of all ports at once. If there can be fewer connections, one client has at most half of them, also
  * with requests through a proxy, and upgraded ones are at most half. `heapLimit`: of this worker, in bytes.
  */
-export function toFittingLimits(limits: ClientLimits, { ports }: Pick<MemoryPressure, 'ports'>, heapLimit: number): ClientLimits {
+export function toFittingLimits(
+  given: ClientLimits,
+  { ports }: Pick<MemoryPressure, 'ports'>,
+  heapLimit: number,
+): ClientLimits & ClientShareLimits {
+  const ofOne = given.maxUpgradedPerClient ?? Math.ceil(given.maxConnections / 4);
+  const limits = { ...given, maxUpgraded: toMaxUpgraded(given), maxUpgradedPerClient: ofOne };
   const fitting = Math.floor((heapLimit * HEADS_SHARE) / (HEAD_COST * limits.maxHeaderBytes * ports));
   const maxConnections = Math.max(MIN_CONNECTIONS, fitting);
   if (maxConnections >= limits.maxConnections) return limits;

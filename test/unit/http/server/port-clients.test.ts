@@ -32,6 +32,18 @@ test.each([
   expect([maxConnectionsPerClient, maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient]).toEqual([half, half, half, quarter]);
 });
 
+test.each([
+  [1_024, {}, [512, 256]],
+  [256, {}, [128, 64]],
+  [10, {}, [5, 3]],
+  [256, { maxUpgraded: 200, maxUpgradedPerClient: 100 }, [200, 100]],
+])('of %i connections, with %o, %o can be upgraded in all and by one client', (maxConnections, more, expected) => {
+  const perClient = { maxConnectionsPerClient: 512, maxRequestsPerClient: 512 };
+  const limits = { maxHeaderBytes: 16_384, maxConnections, ...perClient, sendTimeout: 1, ...more };
+  const { maxUpgraded, maxUpgradedPerClient } = toFittingLimits(limits, { ports: 1 }, 2_048 * MIB);
+  expect([maxUpgraded, maxUpgradedPerClient]).toEqual(expected);
+});
+
 test('a client that may have all connections still may have all that fit', () => {
   const limits = {
     maxHeaderBytes: 16_384,
