@@ -1,11 +1,10 @@
 /** One HTTP request of a command to a running sidegate, with TLS or without. */
 import { type IncomingMessage, request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
-import { MAX_PEM_BYTES } from '../config/sources/bounded-read.ts';
+import { MAX_PEM_BYTES, requireCas } from '../config/sources/bounded-read.ts';
 import type { Milliseconds } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { findBundleProblem } from '../http/server/tls.ts';
 import { readNamed } from './input.ts';
 
 /** A request. */
@@ -72,7 +71,7 @@ export function parseHttpUrl(text: string, option: string, example: string): URL
 /** Reads the file of `--ca`. */
 export async function readCa(file: string): Promise<string> {
   const bundle = await readNamed(file, MAX_PEM_BYTES, '--ca');
-  const problem = findBundleProblem(bundle);
-  if (problem !== undefined) throw usageError(`--ca ${file} ${problem}; name a file with the CAs in PEM`);
-  return bundle.toString('utf8');
+  const cas = requireCas(file, bundle);
+  if ('problem' in cas) throw usageError(`--ca ${cas.problem}; ${cas.hint}`);
+  return cas.toString('utf8');
 }

@@ -98,7 +98,7 @@ export function createVerifier(options: VerifierOptions): Verifier {
     verify,
     async handle(request, handler) {
       const result = await verify(request);
-      const { onStoreError, onRejected } = toCallbacks(options);
+      const { onStoreError, onRejected } = (await prepare()).callbacks;
       if (!result.ok) {
         const { response: rejection, ...rejected } = result;
         onRejected(rejected);
@@ -164,6 +164,7 @@ interface PreparedRoute {
   readonly statuses: ReadonlyMap<string, number> | undefined;
   readonly acknowledgement: string | undefined;
   readonly warnings: readonly string[];
+  readonly callbacks: ReturnType<typeof toCallbacks>;
   now(): number;
 }
 
@@ -267,6 +268,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
   const ended = named.filter(({ notAfter }) => notAfter !== undefined && notAfter <= startedAt);
   if (named.length > 0 && ended.length === named.length) fail('secrets: each has ended by its notAfter; add one that is valid');
   for (const { name } of ended) warn(`secrets: ${name} has ended by its notAfter; remove it`);
+  const callbacks = toCallbacks(options);
   const { scheme, ring } = await compute(() => {
     const compiled = compileScheme(description);
     return { scheme: compiled, ring: createRing(compiled, named, options, warn) };
@@ -275,10 +277,10 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     throw thrown instanceof VerifierError ? thrown : new VerifierError(`scheme: ${toErrorText(thrown)}`, { cause: thrown });
   });
   const appMethods = toSenderMethods(description) ?? ['POST'];
-  const handshake = await findHandshake({ scheme, ring, methods: appMethods, warn }, options);
+  const handshake = await findHandshake({ scheme, ring, methods: appMethods, warn, offer: callbacks.onOfferedToken }, options);
   const { dedup } = options;
   const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance ?? description.tolerance);
-  const reports = { warn, onError: toCallbacks(options).onStoreError };
+  const reports = { warn, onError: callbacks.onStoreError };
   const claims =
     dedup === undefined
       ? undefined
@@ -292,6 +294,7 @@ async function prepareRoute(options: VerifierOptions): Promise<PreparedRoute> {
     methods: method === undefined ? appMethods : [...appMethods, method],
     claims,
     warnings,
+    callbacks,
     now,
   };
 }
@@ -386,16 +389,15 @@ function parseSecret(
 }
 
 async function findHandshake(
-  context: Pick<CompiledScheme, 'scheme' | 'ring' | 'methods' | 'warn'>,
-  options: VerifierOptions,
+  context: Omit<CompiledScheme, 'allowQuery'>,
+  { handshake: given, allowQuery = false }: VerifierOptions,
 ): Promise<HandshakeGates> {
-  const { handshake: given, allowQuery = false } = options;
   const { name, handshake: own } = context.scheme.description;
   if (given === 'off' || (given === undefined && own === undefined)) return { isTokenInUrl: false };
   const type = given?.type ?? own;
   if (type === undefined) fail(`handshake: ${name} has no handshake by default; set handshake.type`);
   const { createHandshakeGates } = await import('./handshake.ts');
-  return createHandshakeGates(type, given ?? {}, { ...context, allowQuery, offer: toCallbacks(options).onOfferedToken });
+  return createHandshakeGates(type, given ?? {}, { ...context, allowQuery });
 }
 
 interface Compiled {

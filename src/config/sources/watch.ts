@@ -172,7 +172,7 @@ async function addEntry(hash: Hash, file: string): Promise<void> {
   try {
     await addFile(hash, file);
   } catch (thrown) {
-    hash.update(`${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}`);
+    hash.update((thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown));
   }
 }
 

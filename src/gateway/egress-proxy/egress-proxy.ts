@@ -29,8 +29,7 @@ const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
 /** The way to the destinations. */
 export class EgressProxy {
   readonly #parts;
-  /** The client side of each tunnel. */
-  readonly #tunnels = new Set<UpgradeRequest>();
+  #tunnels = 0;
 
   constructor(parts: {
     readonly clock: Clock;
@@ -49,7 +48,7 @@ export class EgressProxy {
 
   /** The number of open tunnels; they count as requests in flight. */
   get tunnels(): number {
-    return this.#tunnels.size;
+    return this.#tunnels;
   }
 
   /** Passes on an admitted request. */
@@ -98,7 +97,7 @@ export class EgressProxy {
     const opening = new Opening(limits.connectTimeout);
     if (client.writer.destroyed) opening.cancel();
     onceEvent(client.writer, 'close', () => opening.cancel());
-    this.#tunnels.add(client);
+    this.#tunnels++;
     try {
       const server = await dial(addresses, head.destination?.port ?? 0, opening, clock);
       // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins after the blank line.
@@ -116,7 +115,7 @@ export class EgressProxy {
           : (['upstream_unreachable', 'upstream_connect'] as const);
       return { refusal: refuse(code, reason, thrown.message) };
     } finally {
-      this.#tunnels.delete(client);
+      this.#tunnels--;
     }
   }
 }

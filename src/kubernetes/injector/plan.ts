@@ -145,7 +145,7 @@ function checkResources(plan: Plan, findings: Findings): void {
       );
 }
 
-/** A pod whose QoS class is no longer Guaranteed loses its exclusive CPUs, and is evicted earlier. */
+/** Without the QoS class Guaranteed, a pod gets no exclusive CPUs, and is evicted earlier. */
 function warnOfQos(plan: Plan, { pod, findings }: PlanInput): void {
   const whole = objectAt(objectAt(pod, 'spec'), 'resources');
   const isWhole = Object.keys(whole).length > 0;

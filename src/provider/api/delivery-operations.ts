@@ -75,7 +75,7 @@ export const DELIVERY_OPERATIONS = [
       const orderKey = routed && findOrderKey(found, routed);
       if (changed === 0 && !(await queue.addDelivery(event, endpoint, now, orderKey)))
         return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
-      return toJson(202, { id: `${event}~${endpoint}` });
+      return toJson(202, { id: toDeliveryId(event, endpoint) });
     },
   }),
   define({
@@ -109,10 +109,14 @@ export const DELIVERY_OPERATIONS = [
   }),
 ];
 
+function toDeliveryId(event: string, endpoint: string): string {
+  return `${event}~${endpoint}`;
+}
+
 function toView(record: DeliveryRecord): schemas.OutgoingDelivery {
   const { event, endpoint, type, tenant, state, createdAt, attempts, due, settledAt, lastAttempt } = record;
   return {
-    id: `${event}~${endpoint}`,
+    id: toDeliveryId(event, endpoint),
     event,
     endpoint,
     type,

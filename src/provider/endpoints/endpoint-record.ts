@@ -11,7 +11,7 @@ import { SidegateError } from '../../core/errors.ts';
 import { parseJson } from '../../core/json-path.ts';
 import type { Fault } from '../../core/problem.ts';
 import { Secret } from '../../core/secret.ts';
-import { DISABLED_REASONS, type Endpoint, type SigningKey, STATE_PREFIX } from './endpoint.ts';
+import { DISABLED_REASONS, type Endpoint, type SigningKey } from './endpoint.ts';
 
 // Encrypts the secrets and header values of endpoints in the store: AES-256-GCM (NIST SP 800-38D) with keys of the config.
 
@@ -299,8 +299,4 @@ function toKeptBytes(kept: Kept | undefined): number {
 
 function toGrowth(before: Kept | undefined, after: Kept | undefined): number {
   return toKeptBytes(after) - toKeptBytes(before);
-}
-
-export function toEndpointId(storeId: string): string {
-  return storeId.startsWith(STATE_PREFIX) ? storeId.slice(STATE_PREFIX.length) : storeId;
 }

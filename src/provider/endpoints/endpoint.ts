@@ -67,6 +67,11 @@ export function isSameEndpoint(a: EndpointIdentity, b: EndpointIdentity): boolea
 /** The store IDs of the states of config endpoints; no endpoint ID contains a colon. */
 export const STATE_PREFIX = 'config:';
 
+/** The ID of the endpoint that a stored record, or the state of one of the config, belongs to. */
+export function toEndpointId(storeId: string): string {
+  return storeId.startsWith(STATE_PREFIX) ? storeId.slice(STATE_PREFIX.length) : storeId;
+}
+
 const identities = new WeakMap<Endpoint, string>();
 
 /** A digest of the URL, which can contain secrets, and of the tenants. */

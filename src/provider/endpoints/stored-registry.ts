@@ -14,6 +14,7 @@ import {
   type SigningKey,
   STATE_PREFIX,
   type Target,
+  toEndpointId,
 } from './endpoint.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import {
@@ -29,7 +30,6 @@ import {
   MAX_NAMED,
   PLAIN,
   toEndpoint,
-  toEndpointId,
   toMissingKey,
 } from './endpoint-record.ts';
 
@@ -241,8 +241,10 @@ export class StoredRegistry implements EndpointRegistry {
       if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
       const record = change(found.record);
       if (record === undefined) return 'unchanged';
+      const changed = this.#encode(id, record);
       // Without room, it can still be disabled.
-      return (record.disabled === found.record.disabled && this.findFull(id, record)) || this.#encode(id, record);
+      const full = record.disabled === found.record.disabled ? this.#memory.findFull(this.#stored.get(id), changed) : undefined;
+      return full ?? changed;
     });
   }
 
